@@ -64,9 +64,9 @@ for name in sys.argv[1:]:
 print("took", time.perf_counter() - started)
 """
 IMPORTED = {
-    "a task": ("writer", "task"),
-    "planning": ("datasource", "planning"),
-    "a commit": ("stream_writer", "driver"),
+    "a task": ("writers", "task"),
+    "planning": ("datasource", "writers", "planning"),
+    "a commit": ("writers", "driver"),
 }
 
 

@@ -4,8 +4,8 @@
 The same stream of a thousand rows per micro-batch runs at full speed into our sink with both guarantees and through its
 second door, into Spark's own sink and into a null sink that discards its rows. The rows are few, so the time is the
 fixed cost of a micro-batch. The null sink runs twice, the second time with our setting of PySpark's garbage collection
-between tasks (heap.py). Sinks alternate from round to round. The first round, of `--warm-up` micro-batches, and the
-first micro-batches of each query are not counted. Times are Spark's own, from the progress of the query:
+between tasks (process_memory.py). Sinks alternate from round to round. The first round, of `--warm-up` micro-batches,
+and the first micro-batches of each query are not counted. Times are Spark's own, from the progress of the query:
 `triggerExecution` of the whole micro-batch.
 """
 

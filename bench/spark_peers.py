@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kafka_sink.spark.heap import HEAP
+from kafka_sink.spark.process_memory import HEAP
 
 BATCH_BYTES, LINGER_MS = 131_072, 5
 

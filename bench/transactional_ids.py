@@ -32,10 +32,12 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.kafka.client.ask import AllBrokers, Repeat
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark.cluster_check import check_with_kafka
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import FinishedBatch, check_with_kafka, commit_batch
+from kafka_sink.spark.driver import FinishedBatch, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS, java_command
 from tools.workspace import workspace

@@ -29,6 +29,7 @@ BUILD = ROOT / "build" / "mutants"
 # The tests that judge each folder, as patterns of files or folders.
 JUDGES: Mapping[str, Sequence[str]] = {
     "options": (
+        "tests/unit/options",
         "tests/unit/test_options*.py",
         "tests/unit/test_*_options.py",
         "tests/unit/operate/cli/test_properties.py",

@@ -23,7 +23,7 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.testing import EmbeddedBroker
 from pyspark_pykafka_sink import DefaultSource
 from tools.foreign_reader import read_topic

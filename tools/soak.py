@@ -38,9 +38,10 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse import parse_producer_options
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.foreign_reader import end_offsets, scan_topic
+from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster
 from tools.soak_exports import SINK_ID, STOP, TOPICS, TRANSACTION_TIMEOUT_MS
-from tools.spark_cluster import SparkCluster, SubmittedJob
+from tools.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parent.parent
 JOB = ROOT / "spark_jobs" / "demo.py"

@@ -6,9 +6,7 @@
         print(job.wait())
 
 The master listens on 127.0.0.1, the workers on 127.0.0.2, 127.0.0.3 and so on: Spark does not start a speculative copy
-of a task on the host that already runs it. Work, logs and temporary files are in one temporary folder; closing
-kills every process of the cluster and removes the folder, and a watchdog does the same if the owner dies first. All
-processes, including those that Spark starts, are marked by a variable in their environment. Linux only.
+of a task on the host that already runs it. Where its processes live and how they end: jvm_cluster.py. Linux only.
 
 JVMs are small and use the first compiler tier only: start-up counts here, throughput does not.
 """
@@ -24,24 +22,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools import kafka_watchdog
+from tools.jvm_cluster import JvmCluster, SubmittedJob
 from tools.kafka_node import free_port
-from tools.spark_jvm import QUICK_JVM, jars_first, quick_options, quick_settings, spark_home
-from tools.waiting import wait_until
-from tools.workspace import workspace
+from tools.spark_jvm import jars_first, quick_options, quick_settings, spark_home
 
 MASTER_HOST = "127.0.0.1"
 
 _EXECUTOR_CLASS = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PYTHON_DAEMON = b"pyspark.daemon"
-
-
-class SparkFailed(Exception):
-    """A job ended with an error, or did not end; the text contains the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,46 +45,11 @@ class Executor:
     application_id: str
 
 
-class SubmittedJob:
-    """A running spark-submit, which contains the driver."""
-
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
-        self.process = process
-        self.folder = folder
-
-    @property
-    def is_running(self) -> bool:
-        return self.process.poll() is None
-
-    @property
-    def output(self) -> str:
-        """The output of the script so far."""
-        return (self.folder / "stdout").read_text(errors="replace")
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "stderr").read_text(errors="replace")
-
-    def check(self, awaited: str) -> None:
-        """Raises if the job has ended; `awaited` says what was expected of it."""
-        if not self.is_running:
-            raise SparkFailed(f"the job has ended before {awaited}:\n{self.output}\n{self.log[-4000:]}")
-
-    def wait(self, timeout_s: float = 400) -> str:
-        """Waits until the script ends without an error, and returns its output."""
-        try:
-            code = self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise SparkFailed(
-                f"the job has not ended after {timeout_s} s:\n{self.output}\n{self.log[-4000:]}"
-            ) from None
-        if code != 0:
-            raise SparkFailed(f"the job ended with {code}:\n{self.output}\n{self.log[-4000:]}")
-        return self.output
-
-
-class SparkCluster:
+class SparkCluster(JvmCluster[SubmittedJob]):
     """Workers are numbered from 1. When `with` or `open()` returns, all of them are registered at the master."""
+
+    PREFIX = "pykafka-sink-spark-"
+    LOGS = ("master/stderr", "worker-*/stderr")
 
     def __init__(
         self,
@@ -101,53 +59,26 @@ class SparkCluster:
         conf: Mapping[str, str] | None = None,
         start_timeout_s: float = 300,
     ) -> None:
+        super().__init__(start_timeout_s=start_timeout_s)
         self._worker_count = workers
         self._cores = cores
         self._conf = dict(conf or {})
-        self._start_timeout_s = start_timeout_s
-        self._folder: Path | None = None
-        self._ends = contextlib.ExitStack()
-        self._children: list[subprocess.Popen[bytes]] = []
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._gone: set[str] = set()
         self._port = 0
         self._web_port = 0
-        self._jobs: list[SubmittedJob] = []
 
-    def __enter__(self) -> SparkCluster:
-        if self._folder is None:
-            self.open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def open(self) -> None:
-        self._folder = self._ends.enter_context(workspace("pykafka-sink-spark-"))
-        try:
-            deadline = time.monotonic() + self._start_timeout_s
-            self._write_configuration()
-            self._start_master(deadline)
-            for number in range(1, self._worker_count + 1):
-                self.start_worker(number)
-            self._wait_for_workers(deadline)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Kills all processes that this cluster started, directly or not. Removes its folder. Safe to call twice."""
-        self._folder = None
-        self._ends.close()
-        for child in self._children:
-            child.wait(30)
+    def _start_processes(self) -> None:
+        deadline = time.monotonic() + self._start_timeout_s
+        self._write_configuration()
+        self._start_master(deadline)
+        for number in range(1, self._worker_count + 1):
+            self.start_worker(number)
+        self._wait_for_workers(deadline)
 
     def heal(self) -> None:
         """Prepares the next test: ends jobs, resumes paused processes, starts missing workers, waits for them."""
-        for job in self._jobs:
-            if job.is_running:
-                os.killpg(job.process.pid, signal.SIGKILL)
-                job.process.wait(30)
+        self._kill_jobs()
         for process_id in self._process_ids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGCONT)
@@ -156,17 +87,11 @@ class SparkCluster:
                 self.start_worker(number)
         deadline = time.monotonic() + self._start_timeout_s
         self._wait_for_workers(deadline)
-        self._wait_until(lambda: not self.executors(), deadline, "every executor has ended")
+        self._wait_until(lambda: not self.executors(), deadline - time.monotonic(), "every executor has ended")
 
     @property
     def master_url(self) -> str:
         return f"spark://{MASTER_HOST}:{self._port}"
-
-    @property
-    def folder(self) -> Path:
-        if self._folder is None:
-            raise ValueError("the cluster is not open")
-        return self._folder
 
     # Jobs
 
@@ -190,8 +115,9 @@ class SparkCluster:
         for option, paths in (("--py-files", py_files), ("--files", files)):
             if paths:
                 command += [option, ",".join(str(path) for path in paths)]
-        folder = self.folder / f"job-{len(self._jobs) + 1}"
-        process = self._start([*command, str(script), *arguments], folder, MASTER_HOST, environment)
+        folder = self._new_job_folder()
+        ours = {**self._spark_environment(MASTER_HOST), **(environment or {})}
+        process = self._start([*command, str(script), *arguments], folder, ours)
         self._jobs.append(SubmittedJob(process, folder))
         return self._jobs[-1]
 
@@ -209,7 +135,7 @@ class SparkCluster:
         command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         command += ["--host", host, "--port", "0", "--webui-port", "0", "--work-dir", str(folder / "work")]
         command += ["--cores", str(self._cores), "--memory", "4g", self.master_url]
-        self._workers[number] = self._start(command, folder, host)
+        self._workers[number] = self._start(command, folder, self._spark_environment(host))
 
     def host_of(self, number: int) -> str:
         return f"127.0.0.{number + 1}"
@@ -285,84 +211,43 @@ class SparkCluster:
         self._web_port = free_port()
         command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
-        self._start(command, self.folder / "master", MASTER_HOST)
-        self._wait_until(lambda: self._known_workers() == [], deadline, "the master answers")
+        self._start(command, self.folder / "master", self._spark_environment(MASTER_HOST))
+        self._wait_until(lambda: self._known_workers() == [], deadline - time.monotonic(), "the master answers")
 
-    def _start(
-        self, command: Sequence[str], folder: Path, host: str, environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
-        folder.mkdir(exist_ok=True)
-        with open(folder / "stdout", "ab") as output, open(folder / "stderr", "ab") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**self._environment(host), **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=log,
-                # Own session, so that Ctrl-C in the terminal stops the tests and not the cluster.
-                start_new_session=True,
-            )
-        self._children.append(process)
-        return process
-
-    def _environment(self, host: str) -> dict[str, str]:
-        """Our environment without the variables of another Spark, which a session in this process sets."""
-        ours = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_")) and name != "PYTHONPATH"
-        }
+    def _spark_environment(self, host: str) -> dict[str, str]:
         return {
-            **ours,
-            kafka_watchdog.MARK: str(self.folder),
-            "SPARK_HOME": str(spark_home()),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-            "SPARK_LOCAL_IP": host,
+            **self._environment(host, "local"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": quick_options(self.folder / "tmp"),
             "SPARK_DAEMON_CLASSPATH": jars_first(),
-            "SPARK_LAUNCHER_OPTS": QUICK_JVM,
             "PYSPARK_PYTHON": sys.executable,
-            "TMPDIR": str(self.folder / "tmp"),
         }
 
     def _write_configuration(self) -> None:
         for name in ("conf", "local", "tmp"):
             (self.folder / name).mkdir()
-        rows = {
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": str(self._cores),
-            **quick_settings(self.folder / "tmp"),
-            "spark.driver.host": MASTER_HOST,
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.shuffle.partitions": str(self._worker_count * self._cores),
-            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
-            # Spark counts failures of an executor against the application and removes it after ten of them.
-            "spark.deploy.maxExecutorRetries": "-1",
-            **self._conf,
-        }
-        text = "".join(f"{name} {value}\n" for name, value in rows.items())
-        (self.folder / "conf" / "spark-defaults.conf").write_text(text)
+        self._write_spark_defaults(
+            {
+                "spark.driver.memory": "512m",
+                "spark.executor.memory": "512m",
+                "spark.executor.cores": str(self._cores),
+                **quick_settings(self.folder / "tmp"),
+                "spark.driver.host": MASTER_HOST,
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+                "spark.sql.shuffle.partitions": str(self._worker_count * self._cores),
+                "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+                # Spark counts failures of an executor against the application and removes it after ten of them.
+                "spark.deploy.maxExecutorRetries": "-1",
+                **self._conf,
+            }
+        )
         (self.folder / "conf" / "log4j2.properties").write_text(_LOG4J)
 
     def _wait_for_workers(self, deadline: float) -> None:
         wanted = {self.host_of(number) for number in self._workers}
-        self._wait_until(lambda: wanted <= self.alive_hosts(), deadline, f"workers {sorted(wanted)} register")
-
-    def _wait_until(self, is_true: Callable[[], bool], deadline: float, what: str) -> None:
-        passing = (OSError, http.client.HTTPException, json.JSONDecodeError)
-        # Checks only four times a second, because each check takes CPU from the JVMs that are starting.
-        wait_until(
-            is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing, poll_s=0.25
-        )
-
-    def _log_tails(self) -> str:
-        logs = sorted(self.folder.glob("master/stderr")) + sorted(self.folder.glob("worker-*/stderr"))
-        return "\n".join(f"{log.parent.name}: {log.read_text(errors='replace')[-2000:]}" for log in logs)
+        left_s = deadline - time.monotonic()
+        self._wait_until(lambda: wanted <= self.alive_hosts(), left_s, f"workers {sorted(wanted)} register")
 
 
 def _parent(process_id: int) -> int:

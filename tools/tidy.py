@@ -32,7 +32,7 @@ _BASE = frozenset({"errors/table", "errors", "frozen", "version"})
 _BYTES = _BASE | {"formats/records", "kafka/wire"}
 _DECISIONS = _BYTES | {"security", "formats/schemas", "formats/registry", "options", "kafka/client"}
 # Modules with input and output, from the bottom up.
-_KAFKA = _DECISIONS | {"kafka/io", "kafka/auth"}
+_KAFKA = _DECISIONS | {"options/host", "kafka/io", "kafka/auth"}
 _SHELL = _KAFKA | {"producer/engine", "producer", "commit", "commit/admin"}
 LAYERS: Mapping[str, frozenset[str]] = {
     # Rooms that have nothing but inner folders.
@@ -46,10 +46,11 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "formats/schemas": _BASE | {"formats/records"},
     "formats/registry": _BASE,
     "options": _BASE | {"security", "formats/records", "formats/registry"},
+    "options/host": _BASE | {"security", "options"},
     "kafka/wire": _BASE,
     "kafka/client": _BYTES | {"security", "options"},
-    "kafka/io": _DECISIONS,
-    "kafka/auth": _DECISIONS | {"kafka/io"},
+    "kafka/io": _DECISIONS | {"options/host"},
+    "kafka/auth": _DECISIONS | {"options/host", "kafka/io"},
     "producer/engine": _BYTES | {"options", "kafka/client"},
     "producer": _KAFKA | {"producer/engine"},
     "commit": _BYTES | {"options", "kafka/client"},
@@ -68,8 +69,8 @@ LAYERS: Mapping[str, frozenset[str]] = {
 
 # Folders with input and output; the rest of the package is pure. In testing/ only these modules have any.
 SHELLS = frozenset(
-    {"kafka/io", "kafka/auth", "commit/admin", "producer", "telemetry/metrics", "telemetry/lineage", "spark/formats"}
-    | {"spark", "operate/checks", "operate/cli"}
+    {"options/host", "kafka/io", "kafka/auth", "commit/admin", "producer", "telemetry/metrics", "telemetry/lineage"}
+    | {"spark/formats", "spark", "operate/checks", "operate/cli"}
 )
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}

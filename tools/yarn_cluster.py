@@ -9,8 +9,7 @@ Everything listens on 127.0.0.1. The default file system is the local one, so th
 staging folder need no HDFS. Spark is PySpark's, whose jars contain YARN's client. As on a real cluster, a container
 works in a folder of its own and inherits no environment; YARN adds the mark by which its processes are found.
 
-All work, logs and temporary files are in one temporary folder; closing kills every process of the cluster, also those
-in containers, and removes the folder, and a watchdog does the same if the owner dies first. Linux only.
+Where its processes live and how they end, also those in containers: jvm_cluster.py. Linux only.
 """
 
 from __future__ import annotations
@@ -22,19 +21,17 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 from tools import kafka_watchdog
+from tools.jvm_cluster import JvmCluster, SubmittedJob
 from tools.kafka_jars import Artifact, fetch_jars, java_command
 from tools.kafka_node import HOST, free_port
-from tools.spark_cluster import SubmittedJob
 from tools.spark_jvm import QUICK_JVM, jars_first, quick_options, spark_home
-from tools.waiting import wait_until
-from tools.workspace import workspace
 
 HADOOP_VERSION = "3.5.0"
 _WANTED = (
@@ -87,63 +84,37 @@ def _end(log: Path) -> str:
     return log.read_text(errors="replace")[-1500:]
 
 
-class YarnCluster:
-    """When `with` returns, the NodeManager is registered at the ResourceManager."""
+class YarnCluster(JvmCluster[YarnJob]):
+    """When `with` or `open()` returns, the NodeManager is registered at the ResourceManager."""
+
+    PREFIX = "pykafka-sink-yarn-"
+    LOGS = ("*Manager/stderr",)
 
     def __init__(self, *, start_timeout_s: float = 300) -> None:
-        self._start_timeout_s = start_timeout_s
-        self._folder: Path | None = None
-        self._ends = contextlib.ExitStack()
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._jobs: list[YarnJob] = []
+        super().__init__(start_timeout_s=start_timeout_s)
         self._ports = {name: free_port() for name in (*_RESOURCE_MANAGER_PORTS, *_NODE_MANAGER_PORTS)}
 
-    def __enter__(self) -> YarnCluster:
+    def _start_processes(self) -> None:
         jars = hadoop_jars()
-        self._folder = self._ends.enter_context(workspace("pykafka-sink-yarn-"))
-        try:
-            self._write_configuration()
-            for manager in ("resourcemanager.ResourceManager", "nodemanager.NodeManager"):
-                self._start_manager(manager, jars)
-            self._wait_until(self._has_node, self._start_timeout_s, "the NodeManager registers")
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Kills all processes that this cluster started, directly or not. Removes its folder. Safe to call twice."""
-        self._folder = None
-        self._ends.close()
-        for child in self._children:
-            child.wait(30)
+        self._write_configuration()
+        for manager in ("resourcemanager.ResourceManager", "nodemanager.NodeManager"):
+            self._start_manager(manager, jars)
+        self._wait_until(self._has_node, self._start_timeout_s, "the NodeManager registers")
 
     def heal(self) -> None:
         """Prepares the next test: ends jobs and applications."""
-        for job in self._jobs:
-            if job.is_running:
-                os.killpg(job.process.pid, signal.SIGKILL)
-                job.process.wait(30)
+        self._kill_jobs()
         for application in self._applications():
             if application["finalStatus"] == "UNDEFINED":
                 self._ask("PUT", f"apps/{application['id']}/state", {"state": "KILLED"})
         self._wait_until(lambda: not self.containers(), 60, "every container has ended")
 
-    @property
-    def folder(self) -> Path:
-        if self._folder is None:
-            raise ValueError("the cluster is not open")
-        return self._folder
-
     # Jobs
 
     def run(self, commands: str, folder: Path) -> YarnJob:
         """Starts a shell with these commands in `folder`, with Spark's commands in its path."""
-        home = self.folder / f"job-{len(self._jobs) + 1}"
-        process = self._start(["bash", "-ec", commands], home, folder)
+        home = self._new_job_folder()
+        process = self._start(["bash", "-ec", commands], home, self._yarn_environment(), folder)
         self._jobs.append(YarnJob(process, home, self.folder / "logs"))
         return self._jobs[-1]
 
@@ -184,44 +155,17 @@ class YarnCluster:
         # Hadoop's dependency injection makes classes at run time.
         options.append("--add-opens=java.base/java.lang=ALL-UNNAMED")
         home = self.folder / manager
-        self._start([java_command(), *options, "-cp", class_path, f"{_MANAGERS}.{manager}"], home, self.folder)
+        command = [java_command(), *options, "-cp", class_path, f"{_MANAGERS}.{manager}"]
+        self._start(command, home, self._yarn_environment(), self.folder)
 
-    def _start(self, command: list[str], home: Path, work: Path) -> subprocess.Popen[bytes]:
-        home.mkdir()
-        with open(home / "stdout", "wb") as output, open(home / "stderr", "wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=work,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=log,
-                # Own session, so that Ctrl-C in the terminal stops the tests and not the cluster.
-                start_new_session=True,
-            )
-        self._children.append(process)
-        return process
-
-    def _environment(self) -> dict[str, str]:
-        """Our environment without the variables of another Spark or Hadoop."""
-        ours = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_", "HADOOP_", "YARN_")) and name != "PYTHONPATH"
-        }
+    def _yarn_environment(self) -> dict[str, str]:
+        ours = self._environment(HOST, "tmp")
         return {
             **ours,
-            kafka_watchdog.MARK: str(self.folder),
             # Without it YARN's launch script looks for Java in /bin.
             "JAVA_HOME": str(Path(os.path.realpath(java_command())).parents[1]),
             "HADOOP_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_HOME": str(spark_home()),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
-            "SPARK_LAUNCHER_OPTS": QUICK_JVM,
             "PATH": os.pathsep.join([ours["PATH"], str(spark_home() / "bin")]),
-            "TMPDIR": str(self.folder / "tmp"),
         }
 
     def _write_configuration(self) -> None:
@@ -231,8 +175,7 @@ class YarnCluster:
         (conf / "core-site.xml").write_text(_xml({"fs.defaultFS": "file:///"}))
         (conf / "yarn-site.xml").write_text(_xml(self._yarn_settings()))
         (conf / "log4j.properties").write_text(_LOG4J)
-        rows = _spark_settings(self.folder)
-        (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in rows.items()))
+        self._write_spark_defaults(_spark_settings(self.folder))
 
     def _yarn_settings(self) -> dict[str, str]:
         return {
@@ -272,14 +215,6 @@ class YarnCluster:
             return json.loads(connection.getresponse().read())
         finally:
             connection.close()
-
-    def _wait_until(self, is_true: Callable[[], object], timeout_s: float, what: str) -> None:
-        passing = (OSError, http.client.HTTPException, json.JSONDecodeError)
-        wait_until(is_true, lambda: f"{what}\n{self._log_tails()}", timeout_s, passing=passing, poll_s=0.25)
-
-    def _log_tails(self) -> str:
-        logs = sorted(self.folder.glob("*Manager/stderr"))
-        return "\n".join(f"{log.parent.name}: {log.read_text(errors='replace')[-3000:]}" for log in logs)
 
 
 _RESOURCE_MANAGER_PORTS = (

@@ -14,6 +14,7 @@ All of them survive pickling (Spark ships them between processes): the state is 
 from __future__ import annotations
 
 import copy
+import errno
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -55,6 +56,13 @@ def explain_error(error: KafkaSinkError) -> str:
         f"  Next: {entry.cure}\n"
         f"  More: pykafka-sink explain {entry.name}"
     )
+
+
+def no_descriptor_error(what: str, error: OSError) -> TransportError | None:
+    """Of this process, and not of the file or host that was to be opened; it may pass. None: another error."""
+    if error.errno not in (errno.EMFILE, errno.ENFILE):
+        return None
+    return TransportError(f"{what}: this process cannot open more files ({error.strerror})", brokers.NO_DESCRIPTOR)
 
 
 def foreign_text(text: object) -> str:

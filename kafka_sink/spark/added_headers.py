@@ -76,7 +76,6 @@ def drop_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch
 
 
 def set_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
-    """Replaces the column of that name."""
     names = rows.schema.names
     arrays = [array if each == name else column for each, column in zip(names, rows.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names)

@@ -36,7 +36,7 @@ from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRIN
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions, SideFormat
     from kafka_sink.options.sink_options import EnvelopeOptions
-    from kafka_sink.spark.formats.side_plan import SidePlan
+    from kafka_sink.spark.formats import SidePlan
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
+import pyspark
+
 from kafka_sink.errors import ConfigError
-from kafka_sink.errors.table.writes import SINK_ONLY
+from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SINK_ONLY, SPARK_TOO_OLD
 from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
-from kafka_sink.spark.format_support import check_format_support
-from kafka_sink.spark.heap import HEAP
+from kafka_sink.spark.process_memory import HEAP
 from kafka_sink.spark.same_version import SameVersionMeta
+
+
+def check_format_support() -> None:
+    """What can be imported decides and not the version, because platforms bring newer parts to older versions."""
+    try:
+        from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            f'format("pykafka-sink") needs PySpark 4.0 or newer, this is {pyspark.__version__}; '
+            "kafka_sink.foreach_batch(options) and kafka_sink.write(frame, options) work from PySpark 3.4 on "
+            "(docs/guides/second-door.md)",
+            SPARK_TOO_OLD,
+        ) from None
+
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -29,13 +43,10 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
+
+    from kafka_sink.spark.writers import BatchWriter, StreamWriter
 
 FORMAT = "pykafka-sink"
 READ_WITH = (
@@ -52,15 +63,15 @@ class KafkaSinkDataSource(DataSource, metaclass=SameVersionMeta):
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         with explain_to_spark():
-            writer: DataSourceWriter = _planning().plan_batch(self.options, schema, overwrite)
-        return writer
+            _load_planning()
+            return plan_batch(self.options, schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         with explain_to_spark():
-            writer: DataSourceStreamWriter = _planning().plan_stream(self.options, schema, overwrite)
-        return writer
+            _load_planning()
+            return plan_stream(self.options, schema, overwrite)
 
     # Spark calls these only for reads. `schema` comes first unless the reader has set one.
 
@@ -79,15 +90,45 @@ def _refuse_to_read() -> NoReturn:
         raise ConfigError(READ_WITH, SINK_ONLY)
 
 
-def _planning() -> ModuleType:
+def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    from kafka_sink.spark.planning import plan_export
+    from kafka_sink.spark.writers import BatchWriter
+
+    if overwrite:
+        raise ConfigError(
+            'mode("overwrite") is not supported: rows are appended to a topic, nothing is deleted from it. '
+            'Write with mode("append"); to start with an empty topic, delete and create it first',
+            MODE_NOT_SUPPORTED,
+        )
+    options, columns, sink_id, key, run = plan_export(settings, schema)
+    return BatchWriter(options, columns, key, run=run, sink_id=sink_id)
+
+
+def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    from kafka_sink.spark.planning import plan_query
+    from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
+    from kafka_sink.spark.writers import StreamWriter
+
+    if overwrite:
+        raise ConfigError(
+            'outputMode("complete") is not supported: it means to replace the whole topic at every batch. Use '
+            'outputMode("append"), or .foreachBatch(kafka_sink.foreach_batch(options)), which takes every mode',
+            MODE_NOT_SUPPORTED,
+        )
+    if is_before_any_batch(settings):
+        raise continuous_error()
+    options, columns, sink_id, *_ = plan_query(settings, schema)
+    return StreamWriter(options, columns, sink_id)
+
+
+def _load_planning() -> None:
     check_format_support()
     try:
         _check_dependencies()
-        from kafka_sink.spark import planning
+        from kafka_sink.spark import planning, writers  # noqa: F401
     except ImportError as error:
         raise missing_package_error(error) from error
     HEAP.on_work_begin()
-    return planning
 
 
 def _check_dependencies() -> None:

@@ -1,4 +1,4 @@
-"""The driver's side of exactly-once: asks Kafka at planning time, commits, aborts.
+"""The driver's side of exactly-once: commits, aborts, and finishes what earlier runs have decided.
 
 The decisions are made by the pure state machine in commit/committer.py; this provides its I/O (a Client) and the
 state kept between batches (a DriverSession). Both are kept in the process, clients for all writes with the same options
@@ -7,7 +7,8 @@ between them. A process without state, or with old state, fences, reads the ledg
 
 All of it may be called from any number of threads, as in a driver process whose streams each have a thread for
 foreachBatch. An operation has its client and its session to itself: it takes them from what the process keeps, and puts
-them back when it has succeeded. Threads wait for each other only where they would ask the same at planning.
+them back when it has succeeded. Threads wait for each other only where they would ask the same at planning
+(cluster_check.py).
 
 Brokers may be far away, where each request that waits for the answer to another one costs a round trip.
 tests/integration/test_round_trips.py limits their number.
@@ -17,17 +18,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.client_pool import ClientPool
-from kafka_sink.commit.admin.configs import number_of
-from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.commit.admin.marks import Marks, marked_line
 from kafka_sink.commit.admin.support import TransactionSupport
-from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import label_of, sink_id_of_query
 from kafka_sink.commit.ledger import batch_at_hand, line_of
@@ -43,24 +43,20 @@ from kafka_sink.commit.session import (
     Job,
     OnMismatch,
 )
-from kafka_sink.commit.sweep import NOT_VERIFIED
-from kafka_sink.errors import ConfigError, KafkaSinkError
-from kafka_sink.errors.table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
+from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
+from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shared_answers import SharedAnswers
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, marked_line, remove_marks
-from kafka_sink.spark.waiting_readers import warn_of_waiting_readers
+from kafka_sink.spark.files import application_folder, look_in_spark_files
 
 if TYPE_CHECKING:
     from kafka_sink.telemetry.metrics.figures import TaskFigures
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
-MAX_TIMEOUT = "transaction.max.timeout.ms"
 # The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 # A note that begins so does not change from batch to batch.
@@ -75,11 +71,13 @@ IDLE_CLIENTS_MAX = 8
 CLOSED_MAX = 5
 # Limit of cached configurations: inside foreachBatch each batch may have a new one.
 CHECKS_MAX = 64
+# In one line of the log.
+TOPICS_SHOWN_MAX = 8
 
 
 class Driver:
     """One line of decisions in one run, without a client. Without a key, at planning: the queries of a sink, of which
-    none is known."""
+    none is known. `support`: known from the checks of planning."""
 
     def __init__(
         self,
@@ -88,6 +86,7 @@ class Driver:
         run: str = "",
         key: BatchKey | None = None,
         *,
+        support: TransactionSupport | None = None,
         is_only_sink: bool = False,
     ) -> None:
         self._options = options
@@ -100,7 +99,7 @@ class Driver:
             own_sink_id, run, named_sink_id=named, is_only_sink=is_only_sink, label=name, code=code
         )
         self._settings: DeliverySettings | None = None
-        self._known_support: TransactionSupport | None = None
+        self._known_support = support
 
     def commit(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
         try:
@@ -122,9 +121,9 @@ class Driver:
     def recover(self, client: Client) -> None:
         """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
         driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
-        verdict, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
+        result, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
         oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
-        for record in [each for each in verdict.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
+        for record in [each for each in result.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
             line = line_of(record.sink_id, record.key)
             session = DriverSession(line.sink_id, code=line.code)
             try:
@@ -143,22 +142,21 @@ class Driver:
         job, settings = replace(job, wall_ms=int(time.time() * 1000)), self._delivery_settings(client)
         if is_help:
             settings = replace(settings, patience_ms=settings.sweep_ms)
-        verdict = client.run(Committer(settings, session, job, client.now_ms()))
-        for note in verdict.notes:
+        result = client.run(Committer(settings, session, job, client.now_ms()))
+        for note in result.notes:
             if note == NOT_VERIFIED or note.startswith(ONCE):
                 warn_once(note)
             else:
                 _LOGGER.warning("sink %s: %s", session.sink_id, note)
-        if verdict.swept:
-            _LOGGER.info("sink %s: aborted dangling transactions: %s", session.sink_id, ", ".join(verdict.swept))
-        if verdict.error is not None:
-            raise verdict.error
-        return verdict
+        if result.swept:
+            _LOGGER.info("sink %s: aborted dangling transactions: %s", session.sink_id, ", ".join(result.swept))
+        if result.error is not None:
+            raise result.error
+        return result
 
     def _delivery_settings(self, client: Client) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
-            # Known from the checks, at planning.
             support = self._known_support or client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
@@ -174,65 +172,6 @@ class Driver:
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
-
-    # ---- at planning time ------------------------------------------------------------------------------------------
-
-    def check_cluster(self, client: Client, *, has_ledger: bool) -> SinkOptions:
-        """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
-        options = self._options
-        topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
-        ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
-        wanted = topics if ledger is None else [*topics, ledger]
-        client.forget_topics(wanted)
-        client.reach(topics=wanted)
-        if options.is_exactly_once:
-            # Planning sweeps nothing.
-            self._known_support = client.transaction_support(is_sweeping=False)
-            options = self._check_transactions(options, self._known_support)
-        missing = [topic for topic in topics if not client.is_topic_known(topic)]
-        for topic in topics:
-            count = len(client.describe_topic(topic))
-            if topic in missing:
-                warn_once(
-                    f"topic {topic} was not there, and the brokers have created it with their defaults ({count} "
-                    "partitions). If its name is mistyped, the rows go to the wrong place: with "
-                    "kafka.allow.auto.create.topics=false a missing topic is an error. With topic.create=true it is "
-                    "created as the options topic.* say"
-                )
-        if not options.is_exactly_once:
-            return options
-        limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
-        timeout_ms = self._timeout_ms(limits)
-        if ledger is not None:
-            check_ledger_configs(client, options, ledger_configs)
-        return replace(options, producer=replace(options.producer, transaction_timeout_ms=timeout_ms))
-
-    def _check_transactions(self, options: SinkOptions, support: TransactionSupport) -> SinkOptions:
-        """Falls back to at-least-once if the brokers have no transactions and the user allows it."""
-        if not support.missing:
-            return options
-        lack = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
-        if not options.falls_back:
-            raise ConfigError(
-                f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
-                "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once",
-                NO_TRANSACTIONS,
-            )
-        _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
-        return replace(options, is_exactly_once=False)
-
-    def _timeout_ms(self, limits: Mapping[str, str | None] | None) -> int:
-        timeout_ms = self._options.producer.transaction_timeout_ms
-        allowed_ms = number_of(limits, MAX_TIMEOUT)
-        if allowed_ms is None or timeout_ms <= allowed_ms:
-            return timeout_ms
-        if self._options.transaction_timeout_is_chosen:
-            raise ConfigError(
-                f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "
-                f"({MAX_TIMEOUT}={allowed_ms}): lower it, or raise {MAX_TIMEOUT} on the brokers",
-                TRANSACTION_TOO_LONG,
-            )
-        return allowed_ms
 
 
 class FinishedBatch(NamedTuple):
@@ -261,7 +200,7 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    with _doubt_answers_on_error(), mark_commit(marked_line(batch.sink_id, key), batch.run):
+    with _doubt_answers_on_error(), marks_of(batch.sink_id, key).mark_commit(batch.run):
         return _use_driver(batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts)).conclusion
 
 
@@ -276,7 +215,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None:
-        mark_abort(marked_line(batch.sink_id, key), batch.run)
+        marks_of(batch.sink_id, key).mark_abort(batch.run)
         ANSWERS.value.doubt()
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
     is_own_run = bool(batch.write) and batch.run == batch.write
@@ -284,7 +223,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         return None
     may_be_decided = has_transactions and (batch.is_complete or not is_own_run)
     try:
-        verdict = _use_driver(
+        result = _use_driver(
             batch,
             batch.sink_id,
             lambda driver, client: driver.abort(
@@ -297,11 +236,45 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
             "names them: %s",
             error,
         )
-        warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
+        _warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
-    if not verdict.is_swept:
-        warn_of_waiting_readers(batch.options, batch.sink_id, receipts, verdict.notes)
-    return verdict.conclusion if has_transactions else None
+    if not result.is_swept:
+        _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
+    return result.conclusion if has_transactions else None
+
+
+def _warn_of_waiting_readers(
+    options: SinkOptions, sink_id: str, receipts: Iterable[TaskReceipt], notes: Sequence[str] = ()
+) -> None:
+    _LOGGER.warning("%s", waiting_text(options, sink_id, receipts, notes, now_s=time.time()))
+
+
+def waiting_text(
+    options: SinkOptions, sink_id: str, receipts: Iterable[TaskReceipt], notes: Sequence[str], *, now_s: float
+) -> str:
+    """For the log, when a failed batch may have left transactions open: who waits, until when, and which command ends
+    that. `notes`: of the abort that did not end everything."""
+    timeout_ms = options.producer.transaction_timeout_ms
+    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now_s + timeout_ms / 1000))
+    commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
+    end = (
+        "these brokers offer no way to end them sooner"
+        if NOT_VERIFIED in notes or NOT_LISTED in notes
+        else f"`{commands.abort_transactions(sink_id)}` ends them at once{commands.hint}"
+    )
+    return (
+        f"read_committed readers of {_topics_text(options, receipts)} may wait until {until} (transaction.timeout.ms="
+        f"{timeout_ms}), because killed tasks may have left transactions open; {end}"
+    )
+
+
+def _topics_text(options: SinkOptions, receipts: Iterable[TaskReceipt]) -> str:
+    written = {each.topic for receipt in receipts for each in receipt.written}
+    named = sorted(written | ({options.topic} if options.topic is not None else set()))
+    if not named:
+        return "the topics of this write"
+    more = f" and {len(named) - TOPICS_SHOWN_MAX} topics more" if len(named) > TOPICS_SHOWN_MAX else ""
+    return ", ".join(named[:TOPICS_SHOWN_MAX]) + more
 
 
 # What this process keeps between operations.
@@ -319,9 +292,13 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
         batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink
     )
     with CLIENTS.value.borrow(batch.options.producer) as client:
-        verdict = act(driver, client)
+        result = act(driver, client)
     DRIVERS.value.put(where, driver)
-    return verdict
+    return result
+
+
+def marks_of(sink_id: str, key: BatchKey | None) -> Marks:
+    return Marks(application_folder(), marked_line(sink_id, key))
 
 
 @contextmanager
@@ -332,49 +309,3 @@ def _doubt_answers_on_error() -> Iterator[None]:
     except BaseException:
         ANSWERS.value.doubt()
         raise
-
-
-def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None = None) -> SinkOptions:
-    """The checks of planning with Kafka, once per process and configuration: a stream is planned before every
-    micro-batch. Repeated after a failed commit, since a restarted query must not wait for its first commit, and after
-    an abort.
-
-    `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
-    """
-    marks = [] if sink_id is None else find_unfinished_commits(marked_line(sink_id, label))
-    settled = ANSWERS.value.get(
-        (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
-    )
-    remove_marks(marks)
-    return settled
-
-
-def create_topics(options: SinkOptions) -> None:
-    """Creates the topics of `topic.create`. The brokers are asked at each planning: a topic may have been deleted since
-    the last one, and this process may live as long as the application."""
-    plan = options.topic_plan
-    if plan is None or options.topic is None:
-        return
-    from kafka_sink.commit.admin.topics import create_where_missing  # most writes create none
-
-    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
-    plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
-    with CLIENTS.value.borrow(options.producer) as client:
-        for topic, wanted in plans:
-            if topic is None:
-                continue
-            found = create_where_missing(client, topic, wanted)
-            if found is None:
-                _LOGGER.info("created topic %s", topic)
-            elif found:
-                warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
-
-
-def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None) -> SinkOptions:
-    driver = Driver(options, sink_id or "", key=label)
-    with CLIENTS.value.borrow(options.producer) as client:
-        settled = driver.check_cluster(client, has_ledger=sink_id is not None)
-        if sink_id is not None and settled.is_exactly_once:
-            # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
-            driver.recover(client)
-    return settled

@@ -11,7 +11,7 @@ from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.formats.records.arrays import valid_mask
 from kafka_sink.formats.schemas.match import Encoder, plan
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
-from kafka_sink.spark.formats.side_plan import SidePlan
+from kafka_sink.spark.formats import SidePlan
 
 
 class RowEncoding:

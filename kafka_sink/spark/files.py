@@ -1,5 +1,5 @@
-"""Folders of Spark's: for files passed with --files, which options may name without their folder, and for data that all
-Python processes of an application on one machine share.
+"""Folders of Spark's: for files passed with --files, which options may name without their folder; for data that all
+Python processes of an application on one machine share; and the checkpoint of a query.
 
 Spark names the second one in SPARK_LOCAL_DIRS, for every Python process that it starts, over Spark Connect as well. In
 any other process that variable is an operator's setting for all applications. A driver process of the user's asks its
@@ -13,11 +13,13 @@ A client of Spark Connect has no folder: nothing that it writes is on the driver
 from __future__ import annotations
 
 import os
+import re
 import sys
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_sink.kafka.io.files import add_search_folder
+from kafka_sink.options.host.files import add_search_folder
 from kafka_sink.spark.process import is_sparks
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 OWN_FOLDER = "pykafka-sink"
+# As Hadoop's Path reads it: nothing in the path is decoded, and # and ? are letters.
+_LOCATION = re.compile(r"(?:(?P<scheme>[^/:]+):)?(?://[^/]*)?(?P<path>.+)", re.DOTALL)
 
 
 class _Known(NamedTuple):
@@ -52,6 +56,14 @@ def spark_folder() -> str | None:
         return SparkFiles.getRootDirectory() or None
     except (ImportError, AssertionError):
         return None  # neither a worker nor a process with a SparkContext
+
+
+def local_folder(location: str | None) -> Path | None:
+    """Of a location that an option names. None: it is in another file system than this process's."""
+    match = _LOCATION.fullmatch((location or "").strip())
+    if match is None or (match["scheme"] or "file").lower() != "file":
+        return None
+    return Path(match["path"])
 
 
 def application_folder() -> str | None:

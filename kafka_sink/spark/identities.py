@@ -29,8 +29,8 @@ class Identities:
         self.pool = IdentityPool()
         self._clients: ClientPool | None = None
 
-    def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
-        """Asks the coordinator; False also if it is unknown."""
+    def ask_if_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
+        """The coordinator is asked; False also if it does not know."""
         from kafka_sink.commit.admin.client_pool import ClientPool
         from kafka_sink.kafka.client.ask import Coordinator, Repeat
         from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS

@@ -1,38 +1,148 @@
-"""The writers of `format("pykafka-sink")`, and what its modes cannot do. The checks are in planned.py."""
+"""The checks of a write before its tasks, whichever way it comes in: options, columns, brokers, topics, schemas. The
+result holds what its tasks and its commit need. The requests to Kafka are in driver.py."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import StructType
 
+from kafka_sink.commit.identity import run_of_label, run_of_query, sink_id_of_checkpoint, sink_id_of_write
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
-from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED
-from kafka_sink.spark.planned import plan_export, plan_query
-from kafka_sink.spark.stream_writer import StreamWriter
-from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
-from kafka_sink.spark.writer import BatchWriter
+from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
+from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.options.host.functions import load_user_function
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.spark.batch_name import label_at_planning, make_batch_key
+from kafka_sink.spark.cluster_check import check_with_kafka, create_topics
+from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
+from kafka_sink.spark.files import application_folder
+from kafka_sink.spark.process import show_log
+from kafka_sink.spark.shown_secrets import warn_of_shown_secrets
+from kafka_sink.spark.sockets import advise_sockets
+
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
+    from kafka_sink.spark.formats import SidePlan
 
 
-def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    if overwrite:
-        raise ConfigError(
-            'mode("overwrite") is not supported: rows are appended to a topic, nothing is deleted from it. '
-            'Write with mode("append"); to start with an empty topic, delete and create it first',
-            MODE_NOT_SUPPORTED,
+class PlannedWrite(NamedTuple):
+    """`sink_id` None: delivery is at least once. A stream has no key and no run before its tasks."""
+
+    options: SinkOptions
+    columns: WrittenColumns
+    sink_id: str | None
+    key: BatchKey = UNNAMED_BATCH
+    run: str = ""
+
+
+def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite:
+    """A batch write, with a label or without."""
+    checked = _check_write(settings, schema)
+    options = checked.options
+    unique = uuid.uuid4().hex
+    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
+    options = replace(options, ledger_accepts_new_sink=True)
+    key = make_batch_key(options) if options.is_exactly_once and options.batch_id is not None else UNNAMED_BATCH
+    if options.is_exactly_once and options.sink_id is not None and not key.is_named:
+        warn_once(
+            f"sink.id={options.sink_id} without batch.id: this write has no name by which it would be known again, so "
+            "its rows are written a second time if the job runs again. Name each export with batch.id, for example "
+            "after its day"
         )
-    options, columns, sink_id, key, run = plan_export(settings, schema)
-    return BatchWriter(options, columns, key, run=run, sink_id=sink_id)
+    label = label_at_planning(key)
+    run = run_of_label(str(key.batch_id), unique) if key.is_named and label is not None else run_of_query(unique)
+    sink_id = options.sink_id if key.is_named else ""
+    settled, written = checked.finish_planning(options, sink_id if options.is_exactly_once else None, label)
+    if not settled.is_exactly_once:  # the brokers have no transactions, or none are wanted
+        return PlannedWrite(settled, written, None, UNNAMED_BATCH, run)
+    if not key.is_named:
+        sink_id = sink_id_of_write(options.sink_id, run)
+    return PlannedWrite(settled, written, sink_id, key, run)
 
 
-def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    if overwrite:
+def plan_query(settings: Mapping[str, str], schema: StructType) -> PlannedWrite:
+    """All batches of a stream."""
+    checked = _check_write(settings, schema)
+    options = checked.options
+    if options.batch_id is not None:
         raise ConfigError(
-            'outputMode("complete") is not supported: it means to replace the whole topic at every batch. Use '
-            'outputMode("append"), or .foreachBatch(kafka_sink.foreach_batch(options)), which takes every mode',
-            MODE_NOT_SUPPORTED,
+            "batch.id is for batch writes: the batches of a stream have ids of their own. Leave it out",
+            OPTIONS_CONTRADICT,
         )
-    if is_before_any_batch(settings):
-        raise continuous_error()
-    options, columns, sink_id, *_ = plan_query(settings, schema)
-    return StreamWriter(options, columns, sink_id)
+    sink_id = _sink_id_of_stream(options) if options.is_exactly_once else None
+    settled, written = checked.finish_planning(options, sink_id)
+    return PlannedWrite(settled, written, sink_id if settled.is_exactly_once else None)
+
+
+def _sink_id_of_stream(options: SinkOptions) -> str:
+    if options.sink_id is not None:
+        return options.sink_id
+    if options.checkpoint_location is not None:
+        return sink_id_of_checkpoint(options.checkpoint_location)
+    raise ConfigError(
+        "exactly-once has to know this stream again after a restart: set the option checkpointLocation on the writer "
+        "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id",
+        STREAM_UNNAMED,
+    )
+
+
+class _CheckedWrite(NamedTuple):
+    """A write that passed its checks; address and credentials of the registry are not part of the options."""
+
+    options: SinkOptions
+    columns: WrittenColumns
+    formats: FormatOptions | None
+    schema: StructType
+
+    def finish_planning(
+        self, options: SinkOptions, sink_id: str | None, label: BatchKey | None = None
+    ) -> tuple[SinkOptions, WrittenColumns]:
+        """Topics are created before the registry is asked: nothing is registered for a missing topic."""
+        create_topics(options)
+        settled = check_with_kafka(options, sink_id, label)
+        if settled.telemetry is not None:
+            from kafka_sink.spark.telemetry import begin_telemetry
+
+            settled = replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
+        if self.formats is None:
+            return settled, self.columns
+        return settled, replace(self.columns, sides=self._plan_sides(self.formats))
+
+    def _plan_sides(self, formats: FormatOptions) -> tuple[SidePlan, ...]:
+        # Loads pyarrow, which planning needs for nothing else.
+        from kafka_sink.formats.schemas.spark_types import arrow_type_from_json
+        from kafka_sink.spark.formats.registry_memory import keep_schemas_in
+        from kafka_sink.spark.formats.side_planning import plan_side
+
+        keep_schemas_in(application_folder)
+        topic = self.options.topic
+        return tuple(
+            plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), topic)[0]
+            for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats)
+        )
+
+
+def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWrite:
+    show_log()
+    options = parse_sink_options(settings)
+    columns = choose_columns(schema, options.topic, options.formats, options.envelope)
+    if options.partitioner is not None:
+        load_user_function(options.partitioner, "kafka.partitioner.class")
+    if options.summary_listener is not None:
+        load_user_function(options.summary_listener, "summary.listener")
+    formats, options = options.formats, replace(options, formats=None)
+    for notice in options.notices:
+        warn_once(notice)
+    if columns.ignored:
+        ignored = ", ".join(columns.ignored)
+        written = "written are value, key, topic, partition, headers, timestamp"
+        warn_once(f"columns that are not written: {ignored} ({written})")
+    warn_of_shown_secrets(settings)
+    advise_sockets()
+    return _CheckedWrite(options, columns, formats, schema)

@@ -1,9 +1,13 @@
-"""Which process this is: one of Spark's for Python code, or the user's own.
+"""Which process this is, one of Spark's for Python code or the user's own, and the log of Spark's.
 
 Until a write is called from a user's code, this package runs in Spark's processes only: they have no log of their own,
 their environment is Spark's, and most of them end with the first exception. A user's process (a script, a notebook's
 kernel, a client of Spark Connect) is none of these. A worker of Spark Connect for foreachBatch is Spark's, but lives as
 long as its query, and the user's function may catch an exception and go on.
+
+Spark starts its processes without configuring logging: without `show_log` the line per batch would be lost. Existing
+logging configuration (from a sitecustomize, for example) is kept. In a user's own process logging is the user's: a
+library that adds a handler there would have its lines printed twice, or where nobody wants them.
 
 Assumptions, for PySpark 3.4 to 4.3: the JVM tells each Python process that it starts how to reach it
 (`PythonWorkerFactory`), in variables with one prefix; its daemon gets the module of its workers as an argument
@@ -12,14 +16,20 @@ Assumptions, for PySpark 3.4 to 4.3: the JVM tells each Python process that it s
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import threading
+
+from kafka_sink.kafka.io.per_process import PerProcess
 
 # Of variables: how to reach the JVM.
 FACTORY = "PYTHON_WORKER_FACTORY_"
 DAEMON, TASK = "pyspark.daemon", "pyspark.worker"
 # A task's worker, and those that plan and commit.
 ENDING = (TASK, "pyspark.sql.worker.")
+_LOGGER = logging.getLogger("kafka_sink")
+LOCK = PerProcess(threading.Lock)
 
 
 def is_sparks() -> bool:
@@ -42,3 +52,17 @@ def own_jvm() -> int | None:
     gateway = getattr(context_type, "_gateway", None)
     started = getattr(gateway, "proc", None)
     return getattr(started, "pid", None)
+
+
+def show_log() -> None:
+    if not is_sparks():
+        return
+    with LOCK.value:
+        if _LOGGER.hasHandlers():
+            return
+        shown = logging.StreamHandler(sys.stderr)
+        shown.setFormatter(
+            logging.Formatter("%(asctime)s %(levelname)s pykafka-sink: %(message)s", "%y/%m/%d %H:%M:%S")
+        )
+        _LOGGER.addHandler(shown)
+        _LOGGER.setLevel(logging.INFO)

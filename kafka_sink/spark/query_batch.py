@@ -15,10 +15,8 @@ everything in it. So two writes at the same time never share one, though they ma
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_sink.commit.identity import run_of_query
@@ -26,15 +24,14 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import BATCH_UNNAMED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
-from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.files import local_folder
 from kafka_sink.spark.shown_secrets import is_of_connect
+from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RUNS_MAX = 1024
-# As Hadoop's Path reads it: nothing in the path is decoded, and # and ? are letters.
-_LOCATION = re.compile(r"(?:(?P<scheme>[^/:]+):)?(?://[^/]*)?(?P<path>.+)", re.DOTALL)
 
 
 class QueryBatch(NamedTuple):
@@ -57,7 +54,15 @@ def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkp
                 BATCH_UNNAMED,
             )
         return QueryBatch(found_id, spark_run)
-    return QueryBatch(_id_in_checkpoint(checkpoint) or _refuse(batch_id))
+    id_in_checkpoint = _id_in_checkpoint(checkpoint)
+    if not id_in_checkpoint:
+        raise ConfigError(
+            f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does "
+            "not provide it. Nothing was written. Set the option query.id to a text of your choice that belongs to "
+            "this query, and a new one for each new checkpoint; or checkpointLocation, if this process can read it",
+            BATCH_UNNAMED,
+        )
+    return QueryBatch(id_in_checkpoint)
 
 
 def properties_of_thread(session: Any) -> tuple[str, str, str]:
@@ -71,22 +76,13 @@ def properties_of_thread(session: Any) -> tuple[str, str, str]:
 
 def _id_in_checkpoint(location: str | None) -> str | None:
     """Spark writes it there when it starts the query. Only in a folder that this process can read."""
-    match = _LOCATION.fullmatch((location or "").strip())
-    if match is None or (match["scheme"] or "file").lower() != "file":
+    folder = local_folder(location)
+    if folder is None:
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(Path(match["path"], "metadata").read_text(encoding="utf-8"))["id"]
+        found = json.loads((folder / "metadata").read_text(encoding="utf-8"))["id"]
         return found if isinstance(found, str) else None
     return None
-
-
-def _refuse(batch_id: int) -> str:
-    raise ConfigError(
-        f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does not "
-        "provide it. Nothing was written. Set the option query.id to a text of your choice that belongs to this query, "
-        "and a new one for each new checkpoint; or checkpointLocation, if this process can read it",
-        BATCH_UNNAMED,
-    )
 
 
 def new_run() -> str:

@@ -35,12 +35,11 @@ from kafka_sink.errors import (
 )
 from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
 from kafka_sink.options.sink_table import SINK_OPTIONS
-from kafka_sink.spark.arrow_task import RESULT, ArrowTask
 from kafka_sink.spark.batch_name import batch_of_task
-from kafka_sink.spark.planned import PlannedWrite, plan_export, plan_query
+from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
 from kafka_sink.spark.query_batch import RUNS, QueryBatch, new_run, properties_of_thread, query_of_batch
 from kafka_sink.spark.same_version import SameVersion
-from kafka_sink.spark.task_writer import TaskResult, conclude, give_up
+from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -152,13 +151,13 @@ class _Write:
         try:
             results = self._run_tasks()
         except BaseException:
-            give_up(self._finish([None]))  # Spark passes on no results of a failed action
+            abort_write(self._finish([None]))  # Spark passes on no results of a failed action
             raise
         batch = self._finish(results)
         try:
-            conclusion = conclude(batch, results)
+            conclusion = commit_write(batch, results)
         except BaseException as error:
-            conclusion = give_up(batch) or Conclusion.ABORTED
+            conclusion = abort_write(batch) or Conclusion.ABORTED
             if conclusion is not Conclusion.RECOVERED or not isinstance(error, Exception):
                 raise
         return _summarize(batch, conclusion)

@@ -48,7 +48,7 @@ def is_reached_over_tcp(environment: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=1)
 def _log_once(folder: str | None, pid: int) -> None:
-    if folder is not None and os.path.isabs(folder) and not _is_first_in(folder):
+    if folder is not None and os.path.isabs(folder) and not _leave_note(folder):
         return
     _LOGGER.info(
         "rows come to Python over loopback TCP. With %s=true in this application's configuration, tasks, planning and "
@@ -57,7 +57,8 @@ def _log_once(folder: str | None, pid: int) -> None:
     )
 
 
-def _is_first_in(folder: str) -> bool:
+def _leave_note(folder: str) -> bool:
+    """False: another process was first."""
     try:
         os.makedirs(folder, exist_ok=True)
         # Fails on purpose if it exists, whichever process created it.

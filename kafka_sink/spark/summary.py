@@ -10,9 +10,9 @@ from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.identity import sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
 from kafka_sink.commit.session import Conclusion
-from kafka_sink.kafka.io.user_function import load_user_function
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.log import show_log
+from kafka_sink.spark.process import show_log
 
 if TYPE_CHECKING:
     from kafka_sink.spark.driver import FinishedBatch
@@ -46,14 +46,14 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
     summary = summarize_receipts(batch.receipts)
     if batch.sink_id is None:
         # What the failed tasks sent is not known here: they left no receipt.
-        said = (
+        fate = (
             "these rows, and what other tasks sent before they failed, stay and will be there again when the batch is "
             "repeated (delivery is at least once)"
         )
     elif conclusion is Conclusion.ABORTED:
-        said = "they are aborted, except those that a warning above names; nothing of the batch is visible"
+        fate = "they are aborted, except those that a warning above names; nothing of the batch is visible"
     elif conclusion is None:
-        said = "nothing of the batch is visible"
+        fate = "nothing of the batch is visible"
     elif conclusion is Conclusion.RECOVERED:
         _LOGGER.error(
             "%s: its commit had begun, and was interrupted after the decision. It is finished now, and all of its %d "
@@ -63,9 +63,9 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
         )
         return
     else:
-        said = _left_alone_text(batch, batch.sink_id)
+        fate = _left_alone_text(batch, batch.sink_id)
     rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
-    _LOGGER.warning("%s failed after %s: %s", key, rows, said)
+    _LOGGER.warning("%s failed after %s: %s", key, rows, fate)
 
 
 def _left_alone_text(batch: FinishedBatch, sink_id: str) -> str:

@@ -12,7 +12,7 @@ transaction is prepared: complete but not committed. Only the driver commits, wi
 aborts its own transaction before it raises.
 
 Producer and id come from the process's pools and are returned only by a successful task. A killed task gets no clean-up
-call; nothing here relies on one. A task that Spark no longer waits for begins no transaction (listening.py).
+call; nothing here relies on one. A task that Spark no longer waits for begins no transaction (task_context.py).
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, TransactionAborted, copy_error
 from kafka_sink.formats.records.digest import RowDigest
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
-from kafka_sink.spark.allocator import keep_freed_memory
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.ledger_rows import check_values, ledger_names, ledger_row_error
-from kafka_sink.spark.listening import is_spark_waiting
+from kafka_sink.spark.process_memory import keep_freed_memory
 from kafka_sink.spark.read_ahead import gather_batches, read_ahead
+from kafka_sink.spark.task_context import TaskPlace, is_spark_waiting
 
 if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
-    from kafka_sink.spark.formats.side_plan import SidePlan
+    from kafka_sink.spark.formats import SidePlan
     from kafka_sink.spark.unsendable import Unsendable
     from kafka_sink.telemetry.metrics.figures import TaskMeter
 
@@ -66,35 +66,6 @@ SECONDS = (
     "column timestamp begins with a time before March 1973: a bigint there is milliseconds since 1970. If it is "
     "seconds, write timestamp * 1000, or CAST(timestamp AS TIMESTAMP)"
 )
-
-
-@dataclass(frozen=True)
-class TaskPlace:
-    """The attempt's position in Spark. `sink_id` None: delivery is at least once, without a transaction.
-
-    `errors_may_be_caught`: user code between the batches can continue after a failed commit.
-    """
-
-    key: BatchKey
-    run: str
-    spark_partition: int
-    attempt: int
-    sink_id: str | None = None
-    errors_may_be_caught: bool = False
-    # How many attempts of the same task failed before, for messages. Spark restarts the count when it reruns a stage.
-    attempt_number: int = field(default=0, compare=False)
-    # The sink id as the user set it; `sink_id` is that of one query.
-    named_sink_id: str | None = field(default=None, compare=False)
-
-    @property
-    def own_identity(self) -> TaskIdentity | None:
-        """The id made from this attempt."""
-        if self.sink_id is None:
-            return None
-        return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt)
-
-    def __str__(self) -> str:
-        return f"Spark partition {self.spark_partition}, TID {self.attempt}, of {self.key}"
 
 
 def write_task(
@@ -165,7 +136,7 @@ class Task:
         if used is None:
             return own
         if place.errors_may_be_caught and used.transaction is not None:
-            return used.identity if IDENTITIES.has_ended(self._producer_options, used.transaction) else own
+            return used.identity if IDENTITIES.ask_if_ended(self._producer_options, used.transaction) else own
         return used.identity
 
     def _borrow(self, identity: TaskIdentity | None) -> Producer:

@@ -6,6 +6,7 @@ encoder take longer to load than a commit takes.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,15 +17,19 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.heap import HEAP
+from kafka_sink.spark.first_line import explain_to_spark
+from kafka_sink.spark.process_memory import HEAP
 from kafka_sink.spark.same_version import SameVersion
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafka_sink.spark.driver import FinishedBatch
-    from kafka_sink.spark.task import TaskPlace
+    from kafka_sink.spark.task_context import TaskPlace
     from kafka_sink.telemetry.metrics.figures import TaskFigures
+
+# The column of `ArrowTask`.
+RESULT = "result"
 
 
 @dataclass
@@ -44,7 +49,6 @@ class TaskWriter(SameVersion):
         self._sink_id = sink_id
 
     def write_rows(self, rows: Iterator[pa.RecordBatch], place: TaskPlace) -> TaskResult:
-        """Writes the rows of one attempt; the result is for the driver."""
         from kafka_sink.spark.task import write_task
 
         HEAP.on_work_begin()
@@ -76,7 +80,32 @@ class TaskWriter(SameVersion):
         )
 
 
-def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
+class ArrowTask(TaskWriter):
+    """The tasks of the second door: Arrow batches in, one row with the result out. `run` is the function of
+    `mapInArrow`; Spark pickles it to its workers, which load nothing of what plans and commits."""
+
+    def __init__(
+        self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None, key: BatchKey, run: str
+    ) -> None:
+        super().__init__(options, columns, sink_id)
+        self._key = key
+        self._run = run
+
+    def run(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from kafka_sink.formats.records.varint import bytes_array
+
+        yield pa.RecordBatch.from_arrays([bytes_array([pickle.dumps(self._write(arrow_batches))])], [RESULT])
+
+    @explain_to_spark()
+    def _write(self, arrow_batches: Iterator[pa.RecordBatch]) -> TaskResult:
+        from kafka_sink.spark.task_context import make_place
+
+        return self.write_rows(arrow_batches, make_place(self._key, self._run, self._sink_id))
+
+
+def commit_write(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
     """Commits, and reports to log, listener and telemetry. Without its result a task's work can neither be committed
     nor recorded."""
     from kafka_sink.spark.driver import commit_batch
@@ -100,8 +129,8 @@ def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
     return conclusion
 
 
-def give_up(batch: FinishedBatch) -> Conclusion | None:
-    """Aborts. A task that failed or was never run left no result."""
+def abort_write(batch: FinishedBatch) -> Conclusion | None:
+    """A task that failed or was never run left no result."""
     from kafka_sink.spark.driver import abort_batch
     from kafka_sink.spark.summary import report_aborted
 

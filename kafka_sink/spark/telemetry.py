@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors.table.brokers import NOT_TOLD
-from kafka_sink.kafka.io.operator_rules import check_file_is_allowed
 from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.options.host.operator_rules import check_file_is_allowed
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from urllib.parse import unquote, urlsplit
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import TRIGGER_NOT_SUPPORTED
+from kafka_sink.spark.files import local_folder
 
 CHECKPOINT_LOCATION, ASYNCHRONOUS_PROGRESS = "checkpointlocation", "asyncprogresstrackingenabled"
 
@@ -37,15 +37,11 @@ def is_before_any_batch(settings: Mapping[str, str]) -> bool:
     given = {name.lower(): value for name, value in settings.items()}
     if given.get(ASYNCHRONOUS_PROGRESS, "").strip().lower() == "true":
         return False
-    location = given.get(CHECKPOINT_LOCATION, "")
-    parts = urlsplit(location.strip())
-    if parts.scheme not in ("", "file") or not parts.path:
-        return False
-    path = unquote(parts.path) if parts.scheme else location.strip()
-    if not os.path.exists(os.path.join(path, "metadata")):
+    checkpoint = local_folder(given.get(CHECKPOINT_LOCATION))
+    if checkpoint is None or not os.path.exists(checkpoint / "metadata"):
         return False
     try:
-        names = os.listdir(os.path.join(path, "offsets"))
+        names = os.listdir(checkpoint / "offsets")
     except FileNotFoundError:  # PySpark 4.0 and 4.1 create it for the first batch
         return True
     except OSError:

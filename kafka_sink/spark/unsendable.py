@@ -45,13 +45,13 @@ _REASONS = {None: "too large", "topic": "no topic", "partition": "no such partit
 
 @dataclass(frozen=True)
 class Unsendable:
-    """`rows` with their errors; `positions` are their indices in the Arrow batch. `told`: columns that hold JSON of
-    values that could not be encoded."""
+    """`rows` with their errors; `positions` are their indices in the Arrow batch. `json_sides`: columns that hold
+    JSON of values that could not be encoded."""
 
     rows: pa.RecordBatch
     positions: list[int]
     errors: list[DataError]
-    told: tuple[str, ...] = ()
+    json_sides: tuple[str, ...] = ()
 
     def renumber(self, places: Sequence[int]) -> Unsendable:
         """The same with positions in the whole Arrow batch, of which row i of a selection is row `places[i]`."""
@@ -64,7 +64,7 @@ class Unsendable:
         self, *, place: Mapping[str, str], topic: str | None, first_row: int, bytes_max: int
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
-        timestamps, untold = _timestamps(self.rows)
+        timestamps, bad_timestamps = _timestamps(self.rows)
         rows = _as_binary(self.rows.select([name for name in self.rows.schema.names if name in _KEPT])).to_pylist()
         for number, (row, position, error) in enumerate(zip(rows, self.positions, self.errors, strict=True)):
             own_topic = row.get("topic")
@@ -77,9 +77,9 @@ class Unsendable:
             }
             if row.get("partition") is not None:
                 about["partition"] = str(row["partition"])
-            if untold[number] is not None:
-                about["timestamp"] = untold[number]
-            about |= {f"{side}.format": JSON for side in self.told}
+            if bad_timestamps[number] is not None:
+                about["timestamp"] = bad_timestamps[number]
+            about |= {f"{side}.format": JSON for side in self.json_sides}
             key, value = row.get("key"), row["value"]
             kept, own = _pairs(row.get("headers")), _own_headers(about)
             room = bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
@@ -94,7 +94,7 @@ class Unsendable:
             own += _own_headers(sizes)
             keys.append(key)
             values.append(value)
-            headers.append([{"key": name, "value": said} for name, said in (*kept, *own)])
+            headers.append([{"key": name, "value": content} for name, content in (*kept, *own)])
         arrays = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(headers, _HEADERS), timestamps]
         return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
@@ -147,10 +147,10 @@ def split_misfits(
     values to be encoded."""
     kept = [index for index in range(rows.num_rows) if index not in misfits]
     unfit = given.take(pa.array(list(misfits), pa.int64()))
-    told: tuple[str, ...] = ()
+    json_sides: tuple[str, ...] = ()
     if encoding is not None:
-        unfit, told = encoding.to_json(unfit), encoding.sides
-    unsendable = Unsendable(unfit, list(misfits), list(misfits.values()), told)
+        unfit, json_sides = encoding.to_json(unfit), encoding.sides
+    unsendable = Unsendable(unfit, list(misfits), list(misfits.values()), json_sides)
     return rows.take(pa.array(kept, pa.int64())), kept, unsendable
 
 
@@ -200,17 +200,17 @@ def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:
     found: list[int | None] = [None if n is None else n * 1000 // unit_per_second for n in column.to_pylist()]
     is_bad = [ms is not None and not 0 <= ms < 2**63 for ms in found]
     kept = [None if bad else ms for ms, bad in zip(found, is_bad, strict=True)]
-    told = [str(ms) if bad else None for ms, bad in zip(found, is_bad, strict=True)]
-    return pa.array(kept, pa.int64()), told
+    texts = [str(ms) if bad else None for ms, bad in zip(found, is_bad, strict=True)]
+    return pa.array(kept, pa.int64()), texts
 
 
 def _own_headers(about: Mapping[str, str | None]) -> list[tuple[str, bytes | None]]:
     return [
-        (HEADER_PREFIX + name, said[:_TEXT_CHARACTERS_MAX].encode()) for name, said in about.items() if said is not None
+        (HEADER_PREFIX + name, text[:_TEXT_CHARACTERS_MAX].encode()) for name, text in about.items() if text is not None
     ]
 
 
 def _pairs(cell: Any) -> list[tuple[str, bytes | None]]:
     """Headers from a list of structs or a map; one without a name cannot be sent."""
     entries = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in cell or () if entry]
-    return [(name.decode(errors="replace"), said) for name, said in entries if name is not None]
+    return [(name.decode(errors="replace"), content) for name, content in entries if name is not None]

@@ -6,7 +6,7 @@ A request goes   server -> broker -> api/* -> cluster, groups or transactions ->
 a response goes  api/* -> call -> broker -> server, now or later (schedule)
 
     server           sockets, TLS, threads, the clock; __main__ and pytest_plugin start it; storage keeps its data
-    broker           connections, one request in progress on each; wires the parts below
+    broker           frames in, one request in progress on each connection; core has the parts that requests work on
     call             one request: authorization (acl), injected faults (faults), and its one response
     api/             the checks of each API, in Kafka's order, and its response; parts assembles responses
     cluster          brokers, leaders, epochs, in-sync replicas, waiters; its plain state is in topics

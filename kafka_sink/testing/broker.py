@@ -14,10 +14,7 @@ comes from `Settings` and `Faults`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.kafka.wire import frames
@@ -27,6 +24,7 @@ from kafka_sink.testing.api import HANDLERS, sasl
 from kafka_sink.testing.api.versions import is_served, refuse_version, version_max
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import Cluster
+from kafka_sink.testing.core import BrokerCore, ClientConnection, Output
 from kafka_sink.testing.credentials import Credentials
 from kafka_sink.testing.errors import Refused
 from kafka_sink.testing.faults import Faults
@@ -39,20 +37,8 @@ from kafka_sink.testing.settings import Settings
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transactions import TransactionCoordinator
 
-Output = tuple[int, bytes | None]
 
-
-@dataclass(slots=True)
-class ClientConnection:
-    broker_id: int
-    session: Session
-    received: frames.FrameBuffer = field(default_factory=lambda: frames.FrameBuffer(0))  # `on_bytes` sets the limit
-    waiting: deque[bytes] = field(default_factory=deque)
-    is_busy: bool = False
-    used_ms: int = 0
-
-
-class BrokerCluster:
+class BrokerCluster(BrokerCore):
     """Broker ids are 1..n unless `brokers` lists them; the caller assigns connection ids.
 
     With `users` (name -> password), or `access_keys` (id -> secret key) for the mechanism AWS_MSK_IAM, every connection
@@ -75,6 +61,7 @@ class BrokerCluster:
             brokers = [BrokerState(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
         if not brokers:
             raise ConfigError("an embedded cluster needs at least one broker")
+        super().__init__()
         self.settings = settings or Settings()
         self.schedule = Schedule()
         self.schedule.run_due(now_ms)
@@ -87,10 +74,7 @@ class BrokerCluster:
         self.credentials = Credentials(users or {}, self.settings.random_bytes, access_keys)
         super_users = self.settings.names("super.users", ";")
         self.authorizer = Authorizer(acls, super_users) if acls is not None else None
-        self.throttle_times_ms: dict[str, int] = {}
-        self._connections: dict[int, ClientConnection] = {}
-        self._outputs: list[Output] = []
-        self._runnable: deque[int] = deque()
+        self.throttle_times_ms = {}
         for name, partitions in (topics or {}).items():
             self.cluster.create_topic(name, partitions, min(3, len(brokers)))
 
@@ -139,36 +123,6 @@ class BrokerCluster:
 
     def start_broker(self, node_id: int) -> None:
         self.cluster.start_broker(node_id)
-
-    # ---- used by calls ----
-
-    def endpoints(self, node_ids: Iterable[int]) -> list[dict[str, Any]]:
-        brokers = [self.cluster.brokers[node_id] for node_id in node_ids]
-        return [{"node_id": one.node_id, "host": one.host, "port": one.port} for one in brokers]
-
-    def send(self, connection_id: int, data: bytes) -> None:
-        """Sends the response to the request in progress; empty if it has none."""
-        connection = self._connections.get(connection_id)
-        if connection is None:
-            return
-        if data:
-            self._outputs.append((connection_id, data))
-        connection.is_busy = False
-        self._runnable.append(connection_id)
-
-    def close(self, connection_id: int) -> None:
-        if self._connections.pop(connection_id, None) is not None:
-            self._outputs.append((connection_id, None))
-
-    def fail_authentication(self, connection_id: int, data: bytes) -> None:
-        """Delays each failed password; a last response is sent just before the connection is closed."""
-
-        def close() -> None:
-            if data and connection_id in self._connections:
-                self._outputs.append((connection_id, data))
-            self.close(connection_id)
-
-        self.schedule.after(self.settings.number("connection.failed.authentication.delay.ms"), close)
 
     # ---- requests ----
 

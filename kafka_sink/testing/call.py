@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import Api
 from kafka_sink.testing import acl
+from kafka_sink.testing.core import BrokerCore
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.session import Session
 
-if TYPE_CHECKING:
-    from kafka_sink.testing.broker import BrokerCluster
-
 
 @dataclass(slots=True, eq=False)
 class Call:
-    core: BrokerCluster
+    core: BrokerCore
     broker_id: int
     connection_id: int
     api: Api

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafka_sink.testing.acl import Acl
-from kafka_sink.testing.broker import BrokerCluster, Output
+from kafka_sink.testing.broker import BrokerCluster
+from kafka_sink.testing.core import Output
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.log import CommittedRecord
 from kafka_sink.testing.settings import RELEASES, Settings
@@ -272,8 +273,8 @@ class EmbeddedBroker:
             # TLS returns one record at a time, and the selector does not see decrypted data.
             while isinstance(peer.socket, ssl.SSLSocket) and peer.socket.pending():
                 data += peer.socket.recv(READ_BYTES)
-        except NOT_YET as wish:
-            if isinstance(wish, ssl.SSLWantWriteError):
+        except NOT_YET as blocked:
+            if isinstance(blocked, ssl.SSLWantWriteError):
                 self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
             return
         except OSError:

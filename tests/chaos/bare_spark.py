@@ -26,7 +26,7 @@ from typing import Any
 
 from kafka_sink.commit.identity import run_of_query, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.spark.task import TaskPlace
+from kafka_sink.spark.task_context import TaskPlace
 from tests.chaos import bare_work
 from tests.chaos.numbered_records import check_all
 from tools.foreign_reader import read_topic

@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from kafka_sink.commit.receipt import TaskReceipt
-from kafka_sink.spark import driver, planning, stream_writer, task, writer
+from kafka_sink.spark import datasource, driver, planning, task, task_context, writers
 from tests.chaos.numbered_records import numbered_value
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])
 # So that a task writes, gets acknowledgements, and writes more.
 ROWS_PER_ARROW_BATCH = 10
 # Loaded before the fork, so that the processes need not load them.
-LOADED = (driver, planning)
+LOADED = (driver, planning, writers)
 
 
 class _LogLines(logging.Handler):
@@ -59,18 +59,18 @@ def serve(pipe: Connection) -> None:
             pipe.send((None, error, log.take()))
 
 
-def plan(settings: Mapping[str, str]) -> stream_writer.StreamWriter:
-    return planning.plan_stream(settings, SCHEMA, False)
+def plan(settings: Mapping[str, str]) -> writers.StreamWriter:
+    return datasource.plan_stream(settings, SCHEMA, False)
 
 
-def write(planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int) -> Any:
+def write(planned: writers.StreamWriter, place: task_context.TaskPlace, rows: Sequence[int], partitions: int) -> Any:
     """StreamWriter.write, with a given place instead of the one from Spark's TaskContext."""
     batches = _arrow_batches(rows, partitions)
-    return writer.CommitMessage(task.write_task(planned._options, planned._columns, batches, place))
+    return writers.CommitMessage(task.write_task(planned._options, planned._columns, batches, place))
 
 
 def write_and_fail(
-    planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int
+    planned: writers.StreamWriter, place: task_context.TaskPlace, rows: Sequence[int], partitions: int
 ) -> TaskReceipt:
     """A task whose input fails after its last row."""
 
@@ -92,37 +92,37 @@ def abort(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -
 # ---- batch writes ----
 
 
-def plan_export(settings: Mapping[str, str]) -> writer.BatchWriter:
-    return planning.plan_batch(settings, SCHEMA, False)
+def plan_export(settings: Mapping[str, str]) -> writers.BatchWriter:
+    return datasource.plan_batch(settings, SCHEMA, False)
 
 
-def write_export(planned: writer.BatchWriter, tasks: int, rows: int, partitions: int) -> list[Any]:
+def write_export(planned: writers.BatchWriter, tasks: int, rows: int, partitions: int) -> list[Any]:
     """All tasks of a batch write, one after the other. The numbers of their attempts are those of the tasks: a run has
     no other ones."""
     key, run, sink_id = planned._key, planned._run, planned._sink_id
     share = rows // tasks
     return [
-        writer.CommitMessage(
+        writers.CommitMessage(
             task.write_task(
                 planned._options,
                 planned._columns,
                 _arrow_batches(range(number * share, (number + 1) * share), partitions),
-                task.TaskPlace(key, run, number, number, sink_id),
+                task_context.TaskPlace(key, run, number, number, sink_id),
             )
         )
         for number in range(tasks)
     ]
 
 
-def commit_export(planned: writer.BatchWriter, messages: Sequence[Any]) -> None:
+def commit_export(planned: writers.BatchWriter, messages: Sequence[Any]) -> None:
     planned.commit(messages)
 
 
-def export_all(planned: writer.BatchWriter, tasks: int, rows: int, partitions: int) -> None:
+def export_all(planned: writers.BatchWriter, tasks: int, rows: int, partitions: int) -> None:
     planned.commit(write_export(planned, tasks, rows, partitions))
 
 
-def abort_export(planned: writer.BatchWriter, messages: Sequence[Any]) -> None:
+def abort_export(planned: writers.BatchWriter, messages: Sequence[Any]) -> None:
     planned.abort(messages)
 
 

@@ -14,7 +14,7 @@ import pytest
 from kafka_sink.errors import CommitAborted, DeliveryError, KafkaSinkError, TransactionAborted
 from kafka_sink.formats.records.assembler import CHUNK_BYTES
 from kafka_sink.spark import task
-from kafka_sink.spark.writer import CommitMessage
+from kafka_sink.spark.writers import CommitMessage
 from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream

@@ -9,8 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from kafka_sink.spark.stream_writer import StreamWriter
-from kafka_sink.spark.writer import CommitMessage
+from kafka_sink.spark.writers import CommitMessage, StreamWriter
 from tests.spark.parity import Folder
 from tests.spark.spark_session import run_to_end
 

@@ -42,7 +42,7 @@ from kafka_sink.formats.registry.rules import SchemaRule
 from kafka_sink.formats.registry.schema import ResolvedSchema, from_text, to_text
 from kafka_sink.formats.registry.schema import Schema as RegisteredSchema
 from kafka_sink.formats.schemas.avro import AvroSchema
-from kafka_sink.formats.schemas.jsonschema import JsonSchema
+from kafka_sink.formats.schemas.json_schema import JsonSchema
 from kafka_sink.formats.schemas.match import Schema, plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 from kafka_sink.options.properties import parse_properties

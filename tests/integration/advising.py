@@ -34,9 +34,8 @@ from kafka_sink.commit.set_aside import Aside
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.driver import Driver, FinishedBatch
+from kafka_sink.spark.driver import Driver, FinishedBatch, waiting_text
 from kafka_sink.spark.summary import report_aborted
-from kafka_sink.spark.waiting_readers import waiting_text
 from tests.integration.asking import client_of
 from tests.integration.commanding import Sink, Unanswered, rows
 from tools.waiting import wait_until

@@ -15,7 +15,7 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.spark import place
+from kafka_sink.spark import task_context
 
 _ATTEMPTS = itertools.count()
 # A worker process of Spark's runs one task at a time.
@@ -30,7 +30,7 @@ class BareFrame:
     isStreaming = False
 
     def __init__(self, parts: Sequence[Sequence[str]], query: tuple[str, int, str] | None = None) -> None:
-        names = (place.QUERY_ID, place.BATCH_ID, place.RUN_ID)
+        names = (task_context.QUERY_ID, task_context.BATCH_ID, task_context.RUN_ID)
         properties = {} if query is None else dict(zip(names, map(str, query), strict=True))
         context = SimpleNamespace(getLocalProperty=properties.get)
         self.sparkSession = SimpleNamespace(sparkContext=context)
@@ -46,6 +46,6 @@ class BareFrame:
         attempt = next(_ATTEMPTS)
         context = SimpleNamespace(partitionId=lambda: number, taskAttemptId=lambda: attempt, attemptNumber=lambda: 0)
         rows = pa.RecordBatch.from_arrays([pa.array(self._parts[number], pa.string())], ["value"])
-        with _ONE_TASK, mock.patch.object(place, "_task_context", return_value=context):
+        with _ONE_TASK, mock.patch.object(task_context, "_task_context", return_value=context):
             (result,) = run(iter([rows]))
         return (result.column(0)[0].as_py(),)

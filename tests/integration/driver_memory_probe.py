@@ -23,9 +23,10 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark import driver
-from kafka_sink.spark.planned import plan_query
-from kafka_sink.spark.task import TaskPlace, write_task
-from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude
+from kafka_sink.spark.planning import plan_query
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
+from kafka_sink.spark.task_writer import TaskResult, TaskWriter, commit_write
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.memory_probe import status_bytes
 
@@ -66,7 +67,7 @@ def run(tasks: Tasks, servers: str, name: str, first: int, count: int, own_each:
         place = TaskPlace(key, run_id, 0, batch, sink_id_of_query(planned.sink_id, query_id))
         result = TaskResult(tasks.write(planned, place))
         writer = TaskWriter(planned.options, planned.columns, planned.sink_id)
-        conclude(writer.finish([result], (key, run_id)), [result])
+        commit_write(writer.finish([result], (key, run_id)), [result])
 
 
 def measure() -> dict[str, int]:

@@ -14,7 +14,8 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import OutOfMemory
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from tests.integration.memory_probe import status_bytes
 
 MEBIBYTE = 1024 * 1024

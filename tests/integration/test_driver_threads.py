@@ -31,11 +31,13 @@ from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.warn_once import WARNED, warn_once
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark import driver, log
+from kafka_sink.spark import cluster_check, driver
 from kafka_sink.spark.files import application_folder
-from kafka_sink.spark.planned import PlannedWrite, plan_query
-from kafka_sink.spark.task import TaskPlace, write_task
-from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude, give_up
+from kafka_sink.spark.planning import PlannedWrite, plan_query
+from kafka_sink.spark.process import LOCK
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
+from kafka_sink.spark.task_writer import TaskResult, TaskWriter, abort_write, commit_write
 from kafka_sink.telemetry.metrics.store import read_streams
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
@@ -91,7 +93,7 @@ class Stream:
     def end(self, planned: PlannedWrite, batch: int, result: TaskResult, *, is_good: bool = True) -> Conclusion | None:
         writer = TaskWriter(planned.options, planned.columns, planned.sink_id)
         finished = writer.finish([result], (BatchKey(self.query_id, batch), self._run))
-        return conclude(finished, [result]) if is_good else give_up(finished)  # type: ignore[func-returns-value]
+        return commit_write(finished, [result]) if is_good else abort_write(finished)  # type: ignore[func-returns-value]
 
     def deliver(self, batch: int) -> Conclusion | None:
         planned = self.plan()
@@ -165,13 +167,13 @@ def test_threads_that_plan_the_same_at_once_ask_the_brokers_once(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    ask = driver._ask_kafka
+    ask = cluster_check._ask_kafka
 
     def count(*of: Any) -> Any:
         asked.append(of)
         return ask(*of)
 
-    monkeypatch.setattr(driver, "_ask_kafka", count)
+    monkeypatch.setattr(cluster_check, "_ask_kafka", count)
     streams = [Stream(broker, f"s{number}", sink_id="shared") for number in range(THREADS)]
     in_threads(lambda stream: stream.deliver(0) and None, streams)
     assert len(asked) == 1
@@ -291,7 +293,7 @@ def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(broker
         driver.DRIVERS.value._lock,
         driver.ANSWERS.value._lock,
         WARNED.value._lock,
-        log.LOCK.value,
+        LOCK.value,
     ]
     are_held, are_free = threading.Event(), threading.Event()
 

@@ -37,8 +37,9 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.envelope import TraceHeader, is_traceparent
-from kafka_sink.spark.formats.side_plan import SidePlan
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.formats import SidePlan
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.telemetry.metrics.trace_ids import TraceIds
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import ForeignRecord, read_topic

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.formats.side_plan import SidePlan
+from kafka_sink.spark.formats import SidePlan
 from kafka_sink.spark.formats.side_planning import plan_side
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.property import proto_shapes

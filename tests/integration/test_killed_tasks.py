@@ -19,10 +19,10 @@ from kafka_sink.errors import TransactionAborted
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.driver import FinishedBatch, abort_batch
+from kafka_sink.spark.driver import FinishedBatch, abort_batch, waiting_text
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.task import Task, TaskPlace
-from kafka_sink.spark.waiting_readers import waiting_text
+from kafka_sink.spark.task import Task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster

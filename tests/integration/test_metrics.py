@@ -49,8 +49,8 @@ from kafka_sink.errors import CommitAborted, TransportError
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
 from kafka_sink.spark.files import application_folder
-from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
-from kafka_sink.spark.writer import CommitMessage
+from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.writers import CommitMessage
 from kafka_sink.telemetry.metrics import breaker, launch, store
 from kafka_sink.telemetry.metrics.definitions import METRICS
 from kafka_sink.telemetry.metrics.figures import ABORTED, DELIVERED, FAILED, BatchReport

@@ -23,8 +23,8 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, ConfigError
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark import planning, task, writer
-from kafka_sink.spark.task import TaskPlace
+from kafka_sink.spark import datasource, task, writers
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
@@ -55,20 +55,20 @@ class Stream:
         return {name: value for name, value in {**named, **self.options}.items() if value}
 
     def write(self, batch_id: int, *values: bytes) -> Any:
-        planned = planning.plan_stream(self.settings, SCHEMA, False)
+        planned = datasource.plan_stream(self.settings, SCHEMA, False)
         sink_id = None if planned._sink_id is None else sink_id_of_query(planned._sink_id, QUERY)
         place = TaskPlace(BatchKey(QUERY, batch_id), run_hash(self.run), 0, next(attempts), sink_id)
-        return writer.CommitMessage(task.write_task(planned._options, planned._columns, iter([table(values)]), place))
+        return writers.CommitMessage(task.write_task(planned._options, planned._columns, iter([table(values)]), place))
 
     def commit(self, batch_id: int, *messages: Any) -> None:
-        planning.plan_stream(self.settings, SCHEMA, False).commit(list(messages), batch_id)
+        datasource.plan_stream(self.settings, SCHEMA, False).commit(list(messages), batch_id)
 
     def deliver(self, batch_id: int, *values: bytes) -> None:
         message = self.write(batch_id, *values)
         try:
             self.commit(batch_id, message)
         except CommitAborted:
-            planning.plan_stream(self.settings, SCHEMA, False).abort([message], batch_id)
+            datasource.plan_stream(self.settings, SCHEMA, False).abort([message], batch_id)
             raise
 
     def visible(self, topic: str = "t") -> list[bytes]:
@@ -91,18 +91,18 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBrok
 
 def plan(stream: Stream, **options: str) -> Any:
     stream.options = {name.replace("_", "."): value for name, value in options.items()}
-    return planning.plan_stream(stream.settings, SCHEMA, False)
+    return datasource.plan_stream(stream.settings, SCHEMA, False)
 
 
 def export(stream: Stream, values: list[bytes], **options: str) -> None:
     """A batch write with one task."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     settings = {"kafka.bootstrap.servers": stream.servers, "topic": "t", "sink.id": "exports", **named}
-    planned = planning.plan_batch(settings, SCHEMA, False)
+    planned = datasource.plan_batch(settings, SCHEMA, False)
     sink_id = sink_id_of_query(planned._sink_id or "", planned._key.query_id)
     place = TaskPlace(planned._key, planned._run, 0, next(attempts), sink_id)
     receipt = task.write_task(planned._options, planned._columns, iter([table(values)]), place)
-    planned.commit([writer.CommitMessage(receipt)])
+    planned.commit([writers.CommitMessage(receipt)])
 
 
 def records_of(stream: Stream) -> list[Any]:

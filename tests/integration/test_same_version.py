@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.writer import BatchWriter
+from kafka_sink.spark.writers import BatchWriter
 from kafka_sink.version import VERSION
 from tests.releases import other_release
 

@@ -158,7 +158,7 @@ def test_an_export_that_is_repeated_aborts_what_a_killed_repetition_has_left(emb
     kafka_sink.write(frame_of(0), given)
 
     def die_before_the_commit() -> None:
-        with mock.patch.object(second_door, "conclude", side_effect=lambda *_: os._exit(1)):
+        with mock.patch.object(second_door, "commit_write", side_effect=lambda *_: os._exit(1)):
             kafka_sink.write(frame_of(0), given)
 
     child = FORKS.Process(target=die_before_the_commit)

@@ -21,7 +21,7 @@ from kafka_sink.errors.table.brokers import BROKER_REFUSED
 from kafka_sink.kafka.wire.apis import API_VERSIONS
 from kafka_sink.kafka.wire.frames import encode_request
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.spark.planning import plan_batch, plan_stream
+from kafka_sink.spark.datasource import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
 from tests.integration.asking import client_of

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kafka_sink.spark.allocator import SETTINGS
+from kafka_sink.spark.process_memory import SETTINGS
 
 BATCH_BYTES = 4 << 20
 ROUNDS = 50
@@ -20,7 +20,7 @@ PROBE = f"""
 import resource
 from concurrent.futures import ThreadPoolExecutor
 
-from kafka_sink.spark.allocator import keep_freed_memory
+from kafka_sink.spark.process_memory import keep_freed_memory
 
 
 def page_faults():

@@ -35,8 +35,9 @@ from kafka_sink.errors import BrokerError, ConfigError, DataError, DeliveryError
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.planning import plan_batch
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.datasource import plan_batch
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
 
 TOPICS = {"rows": 4, "others": 1, "bad": 1}

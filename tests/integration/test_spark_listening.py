@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.spark.listening import is_spark_waiting
+from kafka_sink.spark.task_context import is_spark_waiting
 
 # As in PySpark: the connection is an argument of the worker's main function, below which a task runs.
 WORKER = "def main(infile, outfile): return task(infile)"

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType, VariantType
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.marks import Marks
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, ConfigError
@@ -24,8 +25,8 @@ from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.spark.planning import plan_stream
-from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
+from kafka_sink.spark.datasource import plan_stream
+from kafka_sink.spark.files import application_folder
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of, sink_id_of
@@ -62,7 +63,7 @@ def delete(client: Client, topic: str) -> None:
 
 
 def fail_in_a_commit(sink: Sink) -> None:
-    with pytest.raises(ConnectionError), mark_commit(Line(sink.sink_id), sink.run):
+    with pytest.raises(ConnectionError), Marks(application_folder(), Line(sink.sink_id)).mark_commit(sink.run):
         raise ConnectionError
 
 
@@ -120,7 +121,7 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     plan(sink)
     assert open_transactions(sink.servers, sink.sink_id) == []
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
-    assert find_unfinished_commits(Line(sink.sink_id)) == []
+    assert Marks(application_folder(), Line(sink.sink_id)).find_unfinished() == []
 
 
 def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(
@@ -160,7 +161,7 @@ def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: 
     sink.topic = "no such topic"
     with pytest.raises(Exception, match="no such topic"):
         plan(sink)
-    assert len(find_unfinished_commits(Line(sink.sink_id))) == 1
+    assert len(Marks(application_folder(), Line(sink.sink_id)).find_unfinished()) == 1
 
 
 def test_a_start_after_tasks_that_failed_asks_the_brokers_again(sink: Sink) -> None:

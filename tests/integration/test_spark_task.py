@@ -23,9 +23,10 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import set_column
 from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.datasource import plan_stream
 from kafka_sink.spark.driver import FinishedBatch, commit_batch
-from kafka_sink.spark.planning import plan_stream
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tools.foreign_reader import ForeignRecord, read_topic
 

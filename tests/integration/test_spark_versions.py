@@ -58,7 +58,7 @@ for make in (source.writer, source.streamWriter):
         print(error.name, str(error).splitlines()[0])
 """
 # What the format consists of. Everything else has to work where there are no data sources in Python.
-OF_THE_FORMAT = {"datasource", "planning", "stream_writer", "writer"}
+OF_THE_FORMAT = {"datasource", "writers"}
 WAY_OUT = (
     'format("pykafka-sink") needs PySpark 4.0 or newer, this is {version}; '
     "kafka_sink.foreach_batch(options) and kafka_sink.write(frame, options) work from PySpark 3.4 on "

@@ -22,10 +22,12 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.cluster_check import check_with_kafka
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import FinishedBatch, abort_batch, check_with_kafka, commit_batch
+from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.asking import LIST_BODY, answers_to, client_of, listed_ids, request
 from tools.foreign_reader import read_topic

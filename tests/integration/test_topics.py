@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import AuthorizationError, ConfigError, OperationTimeout
-from kafka_sink.spark.planning import plan_batch
+from kafka_sink.spark.datasource import plan_batch
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell

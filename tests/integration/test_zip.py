@@ -14,7 +14,7 @@ from kafka_sink.version import VERSION
 from tools.make_zip import differences, write_zip
 
 ROOT = Path(__file__).parent.parent.parent
-IMPORTED = "import kafka_sink.spark.writer, kafka_sink.version as v; print(v.__file__, v.VERSION)"
+IMPORTED = "import kafka_sink.spark.writers, kafka_sink.version as v; print(v.__file__, v.VERSION)"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 sets are compiled in any order")

@@ -375,7 +375,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
         "ProducerOptions.buffer_records_max":
             "test_rows_of_arrow_are_held_and_given_back_like_those_of_send",
     },
-    "tests/unit/producer/test_files.py": {
+    "tests/unit/options/host/test_files.py": {
         "ProducerOptions.sasl_mechanism":
             "test_a_password_that_changes_is_used_by_the_next_session",
         "ProducerOptions.sasl_username":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kafka_sink.formats.schemas.protobuf import ProtoField, ProtoMessage, ProtoTypes
+from kafka_sink.formats.schemas.protobuf_types import ProtoField, ProtoMessage, ProtoTypes
 
 _PACKING = {"fixed32": "<I", "sfixed32": "<i", "fixed64": "<Q", "sfixed64": "<q", "float": "<f", "double": "<d"}
 

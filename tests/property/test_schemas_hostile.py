@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.formats.schemas.avro import AvroSchema
-from kafka_sink.formats.schemas.jsonschema import JsonSchema
+from kafka_sink.formats.schemas.json_schema import JsonSchema
 from kafka_sink.formats.schemas.match import plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 from kafka_sink.formats.schemas.spark_types import parse_struct

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.formats.schemas.jsonschema import JsonSchema, derive_json_schema
+from kafka_sink.formats.schemas.json_schema import JsonSchema, derive_json_schema
 from kafka_sink.formats.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts

@@ -24,7 +24,7 @@ SEEN = {str(file)!r}
 def tell(place, seen=SEEN):
     import json, logging
     from kafka_sink.spark.files import application_folder
-    from kafka_sink.spark.log import show_log
+    from kafka_sink.spark.process import show_log
     from kafka_sink.spark.process import ends_with_exception, is_sparks
 
     show_log()

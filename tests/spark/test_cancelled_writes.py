@@ -186,7 +186,7 @@ import json
 from pyspark.sql import SparkSession
 
 def look(rows):
-    from kafka_sink.spark.listening import _connection, is_spark_waiting
+    from kafka_sink.spark.task_context import _connection, is_spark_waiting
     before = [_connection() is not None, is_spark_waiting()]
     list(rows)
     return [before, [_connection() is not None, is_spark_waiting()]]

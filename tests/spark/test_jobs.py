@@ -16,10 +16,11 @@ from tests.conftest import NEWEST
 from tests.secured_kafka import SHORT, USERS, SecuredKafka
 from tests.spark.parity import values, writable_topic
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
+from tools.jvm_cluster import SparkFailed, SubmittedJob
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import SASL_SSL
 from tools.make_zip import write_zip
-from tools.spark_cluster import SparkCluster, SparkFailed, SubmittedJob
+from tools.spark_cluster import SparkCluster
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

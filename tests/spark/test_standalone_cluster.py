@@ -12,7 +12,8 @@ import pytest
 
 from tests.spark.conftest import require_java
 from tools import kafka_watchdog
-from tools.spark_cluster import SparkCluster, SparkFailed
+from tools.jvm_cluster import SparkFailed
+from tools.spark_cluster import SparkCluster
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -19,9 +19,10 @@ import pytest
 
 from tests.integration.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
+from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip
-from tools.spark_cluster import Executor, SparkCluster, SubmittedJob
+from tools.spark_cluster import Executor, SparkCluster
 from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]

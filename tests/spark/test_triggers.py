@@ -41,6 +41,18 @@ def test_a_continuous_trigger_ends_the_query_with_our_text_before_any_row_is_tak
     assert list(Path(checkpoint).glob("offsets/[0-9]*")) == []
 
 
+@pytest.mark.parametrize("name", ["a b", "a%20b"])
+def test_spark_decodes_nothing_in_the_name_of_a_checkpoint_and_neither_do_we(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, checkpoint: str, name: str
+) -> None:
+    place = Path(checkpoint, name)
+    writer = writer_of(spark, kafka_4, f"file://{place}", topic_name, "exactly-once").trigger(continuous="1 second")
+    with pytest.raises(StreamingQueryException, match=r"trigger\(continuous=\.\.\.\) is not supported"):
+        run_to_end(writer.start())
+    assert [each.name for each in Path(checkpoint).iterdir()] == [name]
+    assert (place / "metadata").is_file() and list(place.glob("offsets/[0-9]*")) == []
+
+
 @pytest.mark.skipif(
     "realTime" not in inspect.signature(DataStreamWriter.trigger).parameters, reason="this PySpark has no such trigger"
 )

@@ -11,7 +11,8 @@ import pytest
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.version import VERSION
 from tests.releases import other_release
-from tools.spark_cluster import SparkCluster, SparkFailed
+from tools.jvm_cluster import SparkFailed
+from tools.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]
 JOB = """\

@@ -28,12 +28,12 @@ from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.misfit import make_errors
 from kafka_sink.formats.schemas.naming import Problems
 from kafka_sink.formats.schemas.spark_types import parse_struct
-from kafka_sink.kafka.io.files import read_file
 from kafka_sink.kafka.io.tls import pkcs12_to_pem, tls_context
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.operate.cli.brokers import producer_options
 from kafka_sink.operate.cli.replay import filters_of
+from kafka_sink.options.host.files import read_file
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import EnvelopeOptions
@@ -45,8 +45,8 @@ from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
-from kafka_sink.spark.place import place_in_stream
 from kafka_sink.spark.same_version import unpickle
+from kafka_sink.spark.task_context import place_in_stream
 from kafka_sink.spark.triggers import continuous_error
 from tools.error_reference import CHAPTERS, PATH, main
 

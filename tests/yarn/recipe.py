@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.page_blocks import ROOT, code_blocks, placed
-from tools.spark_cluster import SubmittedJob
+from tools.jvm_cluster import SubmittedJob
 from tools.yarn_cluster import YarnCluster
 
 PAGE = "docs/guides/clusters.md"

@@ -13,14 +13,16 @@ faster for a batch of usual size, and no checksum has to be stored.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka_sink.formats.records.checksum import crc32c
 from kafka_sink.frozen import frozen
 
 # Spark's planning and commit processes need neither numpy nor pyarrow, which take longer to load than the rest.
 if TYPE_CHECKING:
-    from kafka_sink.formats.records.varint import Array
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 HEADER_BYTES = 61
 # Length, attributes, two deltas, two lengths and a header count of one byte each. It limits how many records fit into a

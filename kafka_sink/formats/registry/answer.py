@@ -47,40 +47,40 @@ def parse_refusal(answer: RegistryAnswer) -> tuple[int, str]:
     """The registry's own code, which begins with the HTTP status, or else the status; and its message. An error
     response need not be JSON: it may come from a proxy."""
     try:
-        said = json.loads(answer.body)
+        content = json.loads(answer.body)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        content = None
+    if not isinstance(content, dict):
         return answer.status, ""
-    code = said.get("error_code")
+    code = content.get("error_code")
     if isinstance(code, bool) or not isinstance(code, int) or not 0 < code < 1_000_000:
         code = answer.status
-    return code, foreign_text(said.get("message"))
+    return code, foreign_text(content.get("message"))
 
 
 def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> ResolvedSchema:
     """`known`: the schema that was sent, because the response may contain only the id. Then the rules are not known."""
-    said = _parse_object(answer)
-    guid = _get(answer, said, "guid", str)
+    content = _parse_object(answer)
+    guid = _get(answer, content, "guid", str)
     if guid is not None and not _GUID.fullmatch(guid):
         raise _wrong_field_error(answer, "guid")
     return ResolvedSchema(
-        _parse_schema(answer, said) if known is None else known,
-        _get(answer, said, "subject", str) or "",
-        _get(answer, said, "version", int, ID_MAX),
-        _get(answer, said, "id", int, LONG_MAX),
+        _parse_schema(answer, content) if known is None else known,
+        _get(answer, content, "subject", str) or "",
+        _get(answer, content, "version", int, ID_MAX),
+        _get(answer, content, "id", int, LONG_MAX),
         guid,
-        rules=parse_rules(said, partial(_wrong_field_error, answer)) if said.get("schema") is not None else None,
+        rules=parse_rules(content, partial(_wrong_field_error, answer)) if content.get("schema") is not None else None,
     )
 
 
 def parse_compatibility(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
     """Whether it is compatible, and the reasons why it is not."""
-    said = _parse_object(answer)
-    verdict, reasons = said.get("is_compatible"), said.get("messages")
-    if not isinstance(verdict, bool):
+    content = _parse_object(answer)
+    is_compatible, reasons = content.get("is_compatible"), content.get("messages")
+    if not isinstance(is_compatible, bool):
         raise _wrong_field_error(answer, "is_compatible")
-    return verdict, tuple(foreign_text(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
+    return is_compatible, tuple(foreign_text(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
 
 
 def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:
             f"{answer.source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no schema", NOT_A_REGISTRY
         )
     try:
-        said = json.loads(answer.body)
+        content = json.loads(answer.body)
     except (ValueError, RecursionError):
         kind = foreign_text(answer.content_type[:100]) or "no content type"
         raise RemoteProtocolError(
@@ -97,38 +97,38 @@ def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:
             "in front of it?",
             NOT_A_REGISTRY,
         ) from None
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise RemoteProtocolError(
             f"{answer.source} answered with JSON that is no object: is it a schema registry?", NOT_A_REGISTRY
         )
-    return said
+    return content
 
 
-def _parse_schema(answer: RegistryAnswer, said: dict[str, Any]) -> Schema:
-    text, kind = said.get("schema"), said.get("schemaType", AVRO)
+def _parse_schema(answer: RegistryAnswer, content: dict[str, Any]) -> Schema:
+    text, kind = content.get("schema"), content.get("schemaType", AVRO)
     if not isinstance(text, str):
         raise _wrong_field_error(answer, "schema")
     if kind not in KINDS:
         raise _wrong_field_error(answer, "schemaType")
-    references = said.get("references") or []
+    references = content.get("references") or []
     if not isinstance(references, list):
         raise _wrong_field_error(answer, "references")
     return Schema(kind, text, tuple(_parse_reference(answer, each) for each in references))
 
 
-def _parse_reference(answer: RegistryAnswer, said: object) -> Reference:
-    if not isinstance(said, dict):
+def _parse_reference(answer: RegistryAnswer, content: object) -> Reference:
+    if not isinstance(content, dict):
         raise _wrong_field_error(answer, "references")
-    name, subject = said.get("name"), said.get("subject")
-    version = _get(answer, said, "version", int, ID_MAX)
+    name, subject = content.get("name"), content.get("subject")
+    version = _get(answer, content, "version", int, ID_MAX)
     if not isinstance(name, str) or not isinstance(subject, str) or version is None:
         raise _wrong_field_error(answer, "references")
     return Reference(name, subject, version)
 
 
-def _get(answer: RegistryAnswer, said: dict[str, Any], field: str, kind: type[T], most: int = LONG_MAX) -> T | None:
+def _get(answer: RegistryAnswer, content: dict[str, Any], field: str, kind: type[T], most: int = LONG_MAX) -> T | None:
     """A text, or a number from 0 to `most`. Not `isinstance`: True is no number."""
-    found = said.get(field)
+    found = content.get(field)
     if found is None:
         return None
     if type(found) is not kind or (isinstance(found, int) and not 0 <= found <= most):

@@ -56,14 +56,14 @@ def check_compatibility(subject: str, schema: Schema, *, normalize: bool) -> Reg
 
 
 def _send_schema(path: str, schema: Schema, normalize: bool, **query: str) -> RegistryRequest:
-    said: dict[str, object] = {"schema": schema.text}
+    content: dict[str, object] = {"schema": schema.text}
     if schema.kind != AVRO:  # old registries support only Avro and lack this field
-        said["schemaType"] = schema.kind
+        content["schemaType"] = schema.kind
     if schema.references:
-        said["references"] = [asdict(each) for each in schema.references]
+        content["references"] = [asdict(each) for each in schema.references]
     if normalize:
         query["normalize"] = "true"
-    return RegistryRequest(path + _encode_query(query), json.dumps(said).encode())
+    return RegistryRequest(path + _encode_query(query), json.dumps(content).encode())
 
 
 def _quote_part(text: str) -> str:

@@ -201,22 +201,22 @@ def _get_dependencies(schema: Schema, query: SchemaQuery, send: Send) -> tuple[t
 
 def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest) -> KafkaSinkError:
     code, message = parse_refusal(answer)
-    said = f"{answer.source} answered {code}" + (f" ({message})" if message else "")
+    text = f"{answer.source} answered {code}" + (f" ({message})" if message else "")
     if answer.status == 401:
         return AuthenticationError(
-            f"{said}: check schema.registry.basic.auth.user.info or the bearer token", REGISTRY_LOGIN
+            f"{text}: check schema.registry.basic.auth.user.info or the bearer token", REGISTRY_LOGIN
         )
     if answer.status == 403:
         is_register = request.path.partition("?")[0].endswith("/versions")
         action = "register a schema under" if is_register else "read"
-        return AuthorizationError(f"{said}: the user may not {action} subject {query.subject!r}", REGISTRY_LOGIN)
+        return AuthorizationError(f"{text}: the user may not {action} subject {query.subject!r}", REGISTRY_LOGIN)
     if answer.status in RETRIABLE:
-        return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
+        return TransportError(f"{text}, again and again", REGISTRY_UNREACHABLE)
     if 300 <= answer.status < 400:
         return ConfigError(
-            f"{said}: redirects are not followed, set schema.registry.url to the target", REGISTRY_REFUSED
+            f"{text}: redirects are not followed, set schema.registry.url to the target", REGISTRY_REFUSED
         )
-    return ConfigError(f"{said}: {_describe_refusal(answer, code, query)}", REGISTRY_REFUSED)
+    return ConfigError(f"{text}: {_describe_refusal(answer, code, query)}", REGISTRY_REFUSED)
 
 
 def _describe_refusal(answer: RegistryAnswer, code: int, query: SchemaQuery) -> str:

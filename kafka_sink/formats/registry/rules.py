@@ -50,10 +50,10 @@ class SchemaRule:
         return f"{self.name or 'a rule without a name'} ({', '.join(about)})"
 
 
-def parse_rules(said: dict[str, Any], wrong: Callable[[str], Exception]) -> tuple[SchemaRule, ...]:
-    """`said` is a registry's answer about one schema; `wrong` makes the error for a field that is not what it should
+def parse_rules(content: dict[str, Any], wrong: Callable[[str], Exception]) -> tuple[SchemaRule, ...]:
+    """`content` is a registry's answer about one schema; `wrong` makes the error for a field that is not what it should
     be. A rule of which nothing is said but its presence applies: Confluent's default mode is WRITEREAD."""
-    rule_set = said.get("ruleSet")
+    rule_set = content.get("ruleSet")
     if rule_set is None:
         return ()
     if not isinstance(rule_set, dict):
@@ -70,35 +70,35 @@ def parse_rules(said: dict[str, Any], wrong: Callable[[str], Exception]) -> tupl
         for each in listed:
             tags = _words(each.get("tags"))
             if tags and tagged is None:
-                tagged = list(_tagged_fields(said))
+                tagged = list(_tagged_fields(content))
             names = dict.fromkeys(name for name, tag in tagged or [] if tag in tags)
             rules.append(_make_rule(each, stage, tags, tuple(names), is_for_clients))
     return tuple(rules)
 
 
 def _make_rule(
-    said: dict[str, Any], stage: str, tags: tuple[str, ...], fields: tuple[str, ...], is_for_clients: bool
+    content: dict[str, Any], stage: str, tags: tuple[str, ...], fields: tuple[str, ...], is_for_clients: bool
 ) -> SchemaRule:
     return SchemaRule(
         stage,
-        _word(said.get("name")),
-        _word(said.get("kind")).upper() or "TRANSFORM",
-        _word(said.get("type")).upper() or "without a type",
-        _word(said.get("mode")).upper() or "WRITEREAD",
+        _word(content.get("name")),
+        _word(content.get("kind")).upper() or "TRANSFORM",
+        _word(content.get("type")).upper() or "without a type",
+        _word(content.get("mode")).upper() or "WRITEREAD",
         tags,
         fields,
-        is_active=is_for_clients and said.get("disabled") is not True,
+        is_active=is_for_clients and content.get("disabled") is not True,
     )
 
 
-def _tagged_fields(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _tagged_fields(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Fields and their tags. In metadata the field is a pattern, such as **.ssn."""
-    metadata = said.get("metadata")
+    metadata = content.get("metadata")
     by_path = metadata.get("tags") if isinstance(metadata, dict) else None
     for path, tags in by_path.items() if isinstance(by_path, dict) else ():
         yield from ((_word(path), tag) for tag in _words(tags))
     try:
-        schema = json.loads(said.get("schema") or "")
+        schema = json.loads(content.get("schema") or "")
     except (ValueError, TypeError, RecursionError):
         return  # Protobuf; its tags are options of fields
     waiting: list[tuple[str, Any]] = [("", schema)]
@@ -125,12 +125,12 @@ def _inner_nodes(path: str, node: Any) -> Iterator[tuple[str, Any]]:
             yield from (("".join((path, "." if path else "", _word(name))), each) for name, each in named)
 
 
-def _word(said: object) -> str:
-    return foreign_text(said)[:WORD_CHARACTERS_MAX]
+def _word(value: object) -> str:
+    return foreign_text(value)[:WORD_CHARACTERS_MAX]
 
 
-def _words(said: object) -> tuple[str, ...]:
-    return tuple(word for word in map(_word, said) if word) if isinstance(said, list) else ()
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(word for word in map(_word, value) if word) if isinstance(value, list) else ()
 
 
 def _some(words: Iterable[str]) -> str:

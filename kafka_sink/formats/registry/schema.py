@@ -55,14 +55,14 @@ def to_text(resolved: ResolvedSchema) -> str:
 def from_text(text: str) -> ResolvedSchema | None:
     """None: not written by this release."""
     try:
-        said = json.loads(text)
-        schema = said.pop("schema")
+        content = json.loads(text)
+        schema = content.pop("schema")
         references = tuple(Reference(**each) for each in schema.pop("references"))
-        dependencies = tuple((name, each) for name, each in said.pop("dependencies"))
-        rules = said.pop("rules")
+        dependencies = tuple((name, each) for name, each in content.pop("dependencies"))
+        rules = content.pop("rules")
         return ResolvedSchema(
             Schema(**schema, references=references),
-            **said,
+            **content,
             dependencies=dependencies,
             rules=None if rules is None else tuple(_read_rule(each) for each in rules),
         )
@@ -70,6 +70,8 @@ def from_text(text: str) -> ResolvedSchema | None:
         return None
 
 
-def _read_rule(said: dict[str, Any]) -> SchemaRule:
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+def _read_rule(content: dict[str, Any]) -> SchemaRule:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
+    }
     return SchemaRule(**fields)

@@ -173,8 +173,8 @@ class _Reader:
         for candidate in (_qualify(name, namespace), name):
             if candidate in self._names:
                 return self._names[candidate]
-        said = f" {name[:200]}" if self._place else ""
-        raise invalid_schema(f"the Avro schema names a type{said} that it does not define{self._place}")
+        shown = f" {name[:200]}" if self._place else ""
+        raise invalid_schema(f"the Avro schema names a type{shown} that it does not define{self._place}")
 
     def _read_union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
         made = AvroType("union", branches=tuple(self.read(branch, namespace, depth + 1) for branch in found))

@@ -63,17 +63,19 @@ class _Matcher:
 
     def _present(self, kind: pa.DataType, schema: Any, path: str) -> ValueNode:
         types = pa.types
-        said = self._view.unwrap(schema)
-        if said is not None and not isinstance(said, dict):
-            said = {}
-        _check_type(kind, said, path, self._problems)
+        keywords = self._view.unwrap(schema)
+        if keywords is not None and not isinstance(keywords, dict):
+            keywords = {}
+        _check_type(kind, keywords, path, self._problems)
         if types.is_struct(kind):
-            return self._object(kind, said, path)
+            return self._object(kind, keywords, path)
         if is_list(kind):
-            return partial(nodes.encode_array, self.value(kind.value_type, _inner_schema(said, "items"), f"{path}[]"))
+            return partial(
+                nodes.encode_array, self.value(kind.value_type, _inner_schema(keywords, "items"), f"{path}[]")
+            )
         if types.is_map(kind):
-            return self._map(kind, said, path)
-        found = _match_scalar(kind, is_strict=said is not None)
+            return self._map(kind, keywords, path)
+        found = _match_scalar(kind, is_strict=keywords is not None)
         if found is None:
             cure = f"CAST({path or 'x'} AS STRING)"
             self._problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
@@ -90,12 +92,12 @@ class _Matcher:
         return partial(nodes.encode_map, key, json_type(kind.key_type) != "string", values)
 
     def _object(self, kind: pa.DataType, schema: dict[str, Any] | None, path: str) -> ValueNode:
-        said = schema or {}
-        properties = said.get("properties")
+        keywords = schema or {}
+        properties = keywords.get("properties")
         properties = properties if isinstance(properties, dict) else {}
-        required = said.get("required")
+        required = keywords.get("required")
         required = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-        is_closed = said.get("additionalProperties") is False and "patternProperties" not in said
+        is_closed = keywords.get("additionalProperties") is False and "patternProperties" not in keywords
         fields: list[nodes.JsonField] = []
         names: set[str] = set()
         for index, field in enumerate(kind):

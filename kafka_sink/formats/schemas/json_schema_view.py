@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 STEPS_MAX = 200
 # Words with which a schema beside a reference, or beside anyOf, says something of its own.
-_SAID = frozenset(
+_KEYWORDS = frozenset(
     {"$ref", "type", "properties", "required", "additionalProperties", "patternProperties", "items", "enum", "const",
      "allOf", "anyOf", "oneOf"}
 )  # fmt: skip
@@ -43,10 +43,10 @@ class SchemaView:
         """None: the schema speaks for itself."""
         if not isinstance(schema, dict):
             return None
-        said = _SAID.intersection(schema)
-        if said == {"$ref"}:
+        keywords = _KEYWORDS.intersection(schema)
+        if keywords == {"$ref"}:
             return self._find(schema["$ref"])
-        branches = schema[next(iter(said))] if said in ({"anyOf"}, {"oneOf"}) else None
+        branches = schema[next(iter(keywords))] if keywords in ({"anyOf"}, {"oneOf"}) else None
         if not isinstance(branches, list):
             return None
         others = [each for each in branches if not (isinstance(each, dict) and type_names(each) == ["null"])]
@@ -95,8 +95,8 @@ class SchemaView:
 
 def type_names(schema: Any) -> list[str]:
     """The types that the schema allows; empty: any."""
-    said = schema.get("type") if isinstance(schema, dict) else None
-    return [name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)]
+    types = schema.get("type") if isinstance(schema, dict) else None
+    return [name for name in (types if isinstance(types, list) else [types]) if isinstance(name, str)]
 
 
 def _all_allow(verdicts: list[Verdict]) -> Verdict:

@@ -15,7 +15,7 @@ from kafka_sink.formats.records.pieces import constant_piece, join_pieces, mask_
 from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.avro_match import match_avro
 from kafka_sink.formats.schemas.json_match import match_json
-from kafka_sink.formats.schemas.jsonschema import JsonSchema
+from kafka_sink.formats.schemas.json_schema import JsonSchema
 from kafka_sink.formats.schemas.misfit import Misfit, MisfitScope, make_errors
 from kafka_sink.formats.schemas.naming import Problems
 from kafka_sink.formats.schemas.node import ValueNode, encode_present

@@ -65,9 +65,9 @@ class Problems:
     def add(self, text: str) -> None:
         self.texts.append(foreign_text(text))
 
-    def add_mismatch(self, path: str, kind: pa.DataType, said: str, fits: str) -> None:
+    def add_mismatch(self, path: str, kind: pa.DataType, declared: str, fits: str) -> None:
         has = f"{column_text(path)} has type {spark_name(kind)}"
-        self.add(f"{has}, the schema says {said}; what fits there: {fits}")
+        self.add(f"{has}, the schema says {declared}; what fits there: {fits}")
 
     def raise_any(self, format_name: str) -> None:
         if self.texts:

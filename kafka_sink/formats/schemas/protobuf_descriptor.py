@@ -7,7 +7,7 @@ import base64
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records.scalar import Reader
 from kafka_sink.formats.schemas.naming import invalid_schema, join_path
-from kafka_sink.formats.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
+from kafka_sink.formats.schemas.protobuf_types import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
 
 # FieldDescriptorProto.Type and Label.
 _TYPES = (
@@ -106,11 +106,11 @@ class _FileReader:
         label = "optional" if is_optional else _LABELS[found.number(4)]
         oneof = oneofs[found.number(9)] if 9 in found and not is_optional else ""
         options = found.message(8)
-        said = {**self._features, **options.message(21).features()}
+        field_options = {**self._features, **options.message(21).features()}
         if 2 in options:
-            said["packed"] = "true" if options.number(2) else "false"
+            field_options["packed"] = "true" if options.number(2) else "false"
         type_name = found.text(6).removeprefix(".")
-        return make_field(name, found.number(3), kind, type_name, label, oneof, self._syntax, said)
+        return make_field(name, found.number(3), kind, type_name, label, oneof, self._syntax, field_options)
 
     def _read_enum(self, found: _Message, scope: str) -> None:
         numbers = {}

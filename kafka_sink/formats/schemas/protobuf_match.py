@@ -11,16 +11,16 @@ from kafka_sink.formats.records.scalar import encode_unsigned_varint
 from kafka_sink.formats.schemas import protobuf_nodes as nodes
 from kafka_sink.formats.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.formats.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integers, is_float
-from kafka_sink.formats.schemas.protobuf import (
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
+from kafka_sink.formats.schemas.protobuf_nodes import ContentNode
+from kafka_sink.formats.schemas.protobuf_types import (
     FIXED,
     LENGTH_DELIMITED,
-    ProtobufSchema,
     ProtoEnum,
     ProtoField,
     ProtoMessage,
     ProtoTypes,
 )
-from kafka_sink.formats.schemas.protobuf_nodes import ContentNode
 
 _FITS = {
     "bool": "boolean", "float": "float", "double": "double, float", "string": "string", "bytes": "binary, string",
@@ -140,13 +140,13 @@ class _Matcher:
         if field.type_name == _TIMESTAMP:
             fits = "timestamp, struct"
         entry = self._types.map_entry(field)
-        said = f"{field.type} {field.type_name}".strip()
+        declared = f"{field.type} {field.type_name}".strip()
         if entry is not None:
             parts = [f"{part.type} {part.type_name}".strip() for part in entry.fields]
-            said, fits = f"map<{', '.join(parts)}>", f"map<{', '.join(_FITS[part.type] for part in entry.fields)}>"
+            declared, fits = f"map<{', '.join(parts)}>", f"map<{', '.join(_FITS[part.type] for part in entry.fields)}>"
         elif field.is_repeated:
-            said, fits = f"repeated {said}", f"array of {fits}"
-        self._problems.add_mismatch(path, kind, said, fits)
+            declared, fits = f"repeated {declared}", f"array of {fits}"
+        self._problems.add_mismatch(path, kind, declared, fits)
 
 
 def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> ContentNode | None:

@@ -11,10 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.formats.schemas import protobuf
 from kafka_sink.formats.schemas.naming import invalid_schema, join_path
-from kafka_sink.formats.schemas.protobuf import EDITIONS, SCALARS, ProtoEnum, ProtoField, ProtoMessage, ProtoType
 from kafka_sink.formats.schemas.protobuf_built_in import BUILT_IN
+from kafka_sink.formats.schemas.protobuf_types import (
+    EDITIONS,
+    SCALARS,
+    ProtoEnum,
+    ProtoField,
+    ProtoMessage,
+    ProtoType,
+    make_enum,
+    make_field,
+)
 
 # What is not closed reaches to the end: if it were no token, each of its characters would be looked through to there.
 _TOKEN = re.compile(
@@ -204,7 +212,7 @@ class _File:
     def _make_field(
         self, name: str, number: int, kind: str, label: str = "", oneof: str = "", options: Mapping[str, str] = {}
     ) -> ProtoField:
-        return protobuf.make_field(name, number, kind, "", label, oneof, self._syntax, {**self._options, **options})
+        return make_field(name, number, kind, "", label, oneof, self._syntax, {**self._options, **options})
 
     def _read_options(self) -> dict[str, str]:
         if self._expect("[", ";") == ";":
@@ -231,7 +239,7 @@ class _File:
                 sign = -1 if self._peek() == "-" and self._next() else 1
                 numbers[word] = sign * self._next_int()
                 self._read_options()
-        self.types.append(protobuf.make_enum(name, numbers, self._syntax, options))
+        self.types.append(make_enum(name, numbers, self._syntax, options))
 
 
 def _read_tokens(text: str) -> tuple[list[str], list[int]]:

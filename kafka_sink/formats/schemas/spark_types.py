@@ -159,8 +159,8 @@ def _split(text: str) -> list[str]:
             parts.append(text[start : found.start()])
             start = found.end()
     if depth:
-        said = f"they are nested more than {NESTING_MAX} deep" if depth > NESTING_MAX else "a bracket has no other"
-        raise _unwritable(f"the columns are no DDL: {said}")
+        reason = f"they are nested more than {NESTING_MAX} deep" if depth > NESTING_MAX else "a bracket has no other"
+        raise _unwritable(f"the columns are no DDL: {reason}")
     return [*parts, text[start:]] if text.strip() else []
 
 

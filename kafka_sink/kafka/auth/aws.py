@@ -18,8 +18,8 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.auth.renewal import Renewed
 from kafka_sink.kafka.client.authentication import Authenticator
-from kafka_sink.kafka.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.files import resolve_references
 from kafka_sink.options.values import AWS_REGION
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.mechanisms import AWS_MSK_IAM

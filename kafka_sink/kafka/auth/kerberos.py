@@ -16,8 +16,8 @@ from kafka_sink.errors.table.brokers import KERBEROS_LOGIN
 from kafka_sink.errors.table.writes import PACKAGE_MISSING
 from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.client.authentication import Authenticator
-from kafka_sink.kafka.io.files import locate_file, read_file, resolve_references
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.files import locate_file, read_file, resolve_references
 from kafka_sink.security.kerberos import GssapiExchange, KerberosLogin, kerberos_login
 
 if TYPE_CHECKING:

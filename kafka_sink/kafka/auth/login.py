@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Mapping
 
 from kafka_sink.kafka.client.authentication import Authenticator
-from kafka_sink.kafka.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.files import resolve_references
 from kafka_sink.options.sasl_rules import read_module
 from kafka_sink.security.passwords import password_exchange
 from kafka_sink.security.reference import is_reference

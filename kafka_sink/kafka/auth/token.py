@@ -17,10 +17,10 @@ from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.auth.renewal import Renewed
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.io import web
-from kafka_sink.kafka.io.files import read_file, resolve_references
 from kafka_sink.kafka.io.tls import endpoint_context
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.files import read_file, resolve_references
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sasl_rules import EXTENSION
 from kafka_sink.options.values import JWT_BEARER
 from kafka_sink.security.oauthbearer import (

@@ -1,1 +1,1 @@
-"""Sockets, TLS, files, HTTP and the clock."""
+"""Sockets, TLS, HTTP and the clock, and what threads and processes share."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 from collections import deque
 from itertools import islice
 
-from kafka_sink.errors import AuthenticationError, TransportError
-from kafka_sink.errors.table.brokers import NO_DESCRIPTOR
+from kafka_sink.errors import AuthenticationError, TransportError, no_descriptor_error
 
-NO_DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
 # Linux accepts 1024 buffers per call; the send buffer is full long before.
 BUFFERS_PER_CALL = 256
 
@@ -55,6 +52,6 @@ class PlainConnection:
 def failure_of(peer: str, error: Exception | None) -> TransportError:
     if error is None:
         return TransportError(f"{peer} closed the connection")
-    if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS:
-        return TransportError(f"{peer}: this process cannot open more files ({error.strerror})", NO_DESCRIPTOR)
+    if isinstance(error, OSError) and (exhausted := no_descriptor_error(peer, error)) is not None:
+        return exhausted
     return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")

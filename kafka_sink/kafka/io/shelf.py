@@ -53,7 +53,6 @@ class Shelf(Generic[KeyT, ThingT]):
         return surplus
 
     def clear(self) -> list[ThingT]:
-        """Returns what there was."""
         with self._lock:
             found = [thing for things in self._kept.values() for thing in things]
             self._kept, self._count = {}, 0

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.errors.table.brokers import KEY_FILE
 from kafka_sink.errors.table.writes import PACKAGE_MISSING
-from kafka_sink.kafka.io.files import locate_file, read_file, resolve_references
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.files import locate_file, read_file, resolve_references
 from kafka_sink.options.values import TLS_13_SUITES, conversion_hint
 
 _LOGGER = logging.getLogger("kafka_sink")

@@ -151,8 +151,8 @@ class TlsConnection(PlainConnection):
         if isinstance(error, ssl.SSLError):
             return self._tls_error(error.reason or "")
         if self.is_connecting and self._tls is not None:
-            said = super().failure_of(error)
-            return TransportError(f"{said} during the TLS handshake; does this listener speak TLS?", TLS_MISMATCH)
+            text = super().failure_of(error)
+            return TransportError(f"{text} during the TLS handshake; does this listener speak TLS?", TLS_MISMATCH)
         return super().failure_of(error)
 
     def _certificate_error_text(self, error: ssl.SSLCertVerificationError) -> str:

@@ -16,7 +16,8 @@ class _Warned:
         self._lock = threading.Lock()
         self._texts: dict[str, None] = {}  # least recently warned first
 
-    def is_first(self, text: str) -> bool:
+    def add(self, text: str) -> bool:
+        """False: it is known."""
         with self._lock:
             is_first = text not in self._texts
             self._texts.pop(text, None)
@@ -30,5 +31,5 @@ WARNED = PerProcess(_Warned)
 
 
 def warn_once(text: str) -> None:
-    if WARNED.value.is_first(text):
+    if WARNED.value.add(text):
         _LOGGER.warning("%s", text)

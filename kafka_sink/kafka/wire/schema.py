@@ -106,21 +106,21 @@ def parse_fields(lines: Iterable[str]) -> tuple[Field, ...]:
 def _parse_field(line: str, fields: tuple[Field, ...]) -> Field:
     head, *words = line.split(", ")
     name, kind = head.split(": ")
-    said: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for word in words:
         what, _, value = word.partition(" ")
         if what == "ignorable":
-            said["ignorable"] = True
+            details["ignorable"] = True
         elif what == "nullable":
-            said["nullable"] = int(value.removesuffix("+") or 0)
+            details["nullable"] = int(value.removesuffix("+") or 0)
         elif what == "tag":
-            said["tag"] = int(value)
+            details["tag"] = int(value)
         elif what == "default":
-            said["default"] = _NAMED[value] if value in _NAMED else int(value)
+            details["default"] = _NAMED[value] if value in _NAMED else int(value)
         else:
             since, _, until = what.removesuffix("+").partition("-")
-            said["since"], said["until"] = int(since), int(until or VERSION_LAST)
-    return Field(name, kind, fields, **said)
+            details["since"], details["until"] = int(since), int(until or VERSION_LAST)
+    return Field(name, kind, fields, **details)
 
 
 @frozen

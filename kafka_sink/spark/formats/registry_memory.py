@@ -43,6 +43,6 @@ def remember(urls: tuple[str, ...], query: SchemaQuery, found: ResolvedSchema) -
 
 
 def _paths(urls: tuple[str, ...], query: SchemaQuery) -> list[str]:
-    told = hashlib.sha256(repr((urls, query)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((urls, query)).encode()).hexdigest()
     folders = (each() for each in _folders)
-    return [os.path.join(folder, "schemas", told) for folder in folders if folder is not None]
+    return [os.path.join(folder, "schemas", digest) for folder in folders if folder is not None]

@@ -41,7 +41,6 @@ from kafka_sink.kafka.auth.login import read_password
 from kafka_sink.kafka.auth.renewal import Renewed
 from kafka_sink.kafka.auth.token import token_source
 from kafka_sink.kafka.io import web
-from kafka_sink.kafka.io.files import read_file, resolve_references
 from kafka_sink.kafka.io.tls import tls_context
 from kafka_sink.options.format_names import REGISTRY
 from kafka_sink.options.format_options import (
@@ -53,6 +52,7 @@ from kafka_sink.options.format_options import (
     RegistryOptions,
     SideFormat,
 )
+from kafka_sink.options.host.files import read_file, resolve_references
 from kafka_sink.spark.formats.registry_memory import recall, remember
 from kafka_sink.version import VERSION
 

@@ -14,15 +14,15 @@ from kafka_sink.formats.registry.framing import MessagePosition, make_frame
 from kafka_sink.formats.registry.schema import ResolvedSchema
 from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.derive import derive_avro_schema
-from kafka_sink.formats.schemas.jsonschema import JsonSchema, derive_json_schema
+from kafka_sink.formats.schemas.json_schema import JsonSchema, derive_json_schema
 from kafka_sink.formats.schemas.match import Schema, plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
-from kafka_sink.kafka.io.files import read_file
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.format_names import AVRO, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
+from kafka_sink.options.host.files import read_file
+from kafka_sink.spark.formats import SidePlan
 from kafka_sink.spark.formats.schema_registry import is_file_name, resolve, schema_text
-from kafka_sink.spark.formats.side_plan import SidePlan
 
 # The same as in Spark's to_avro.
 RECORD_NAME = "topLevelRecord"
@@ -63,7 +63,7 @@ def _plan_side(
         record_name=chosen.record_name if given is None else given.fullname,
         reads_back=isinstance(given, ProtobufSchema) and given.counts_entries,
     )
-    _heed_rules(side, chosen, resolved)
+    _check_rules(side, chosen, resolved)
     schema = _choose_schema(chosen, given, resolved)
     plan(kind, schema)
     framed = make_frame(
@@ -72,12 +72,12 @@ def _plan_side(
         resolved.schema.kind,
         schema_id=resolved.schema_id,
         guid=resolved.guid,
-        message=_place(schema),
+        message=_message_position(schema),
     )
     return SidePlan(side, schema, framed.prefix, framed.headers), resolved
 
 
-def _heed_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:
+def _check_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:
     """Rules for readers, and those between two versions, are no obstacle."""
     rules = "; ".join(str(rule) for rule in resolved.rules or () if rule.is_for_writers)
     if not rules:
@@ -94,7 +94,6 @@ def _heed_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None
 
 
 def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
-    """A schema made from the columns."""
     name = record_name or RECORD_NAME
     return derive_avro_schema(kind, name) if format_name == AVRO else derive_json_schema(kind, name)
 
@@ -134,7 +133,7 @@ def _choose_schema(chosen: SideFormat, given: Schema | None, resolved: ResolvedS
     return _parse_schema(chosen, resolved.schema.text, dict(resolved.dependencies))
 
 
-def _place(schema: Schema) -> MessagePosition | None:
+def _message_position(schema: Schema) -> MessagePosition | None:
     if not isinstance(schema, ProtobufSchema):
         return None
     return MessagePosition(schema.message_indexes, schema.message_rank, schema.fullname.rpartition(".")[2])

@@ -31,8 +31,8 @@ def run_event(
     at_ms = report.first_task_ms if event_type == "START" else report.ended_ms
     run_facets, job_type = {}, {"processingType": "BATCH", "integration": "SPARK", "jobType": "JOB"}
     if event_type == "FAIL":
-        said = {"message": report.error_text, "programmingLanguage": "PYTHON"}
-        run_facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", said)
+        message = {"message": report.error_text, "programmingLanguage": "PYTHON"}
+        run_facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", message)
     if isinstance(report.key.batch_id, int):
         job_type |= {"processingType": "STREAMING", "jobType": "MICRO_BATCH"}
     return {
@@ -67,13 +67,13 @@ def _outputs(
     summary = summarize_receipts(report.receipts)
     named = [{"name": name, "type": kind} for name, kind in fields]
     facets = {"schema": _facet("1-2-0", "SchemaDatasetFacet", {"fields": named})} if fields else {}
-    is_told = event_type == "COMPLETE" and report.outcome == DELIVERED
+    is_delivered = event_type == "COMPLETE" and report.outcome == DELIVERED
     return [
         {
             "namespace": namespace_of(options),
             "name": topic,
             "facets": facets,
-            "outputFacets": _output_facets(topic, summary) if is_told else {},
+            "outputFacets": _output_facets(topic, summary) if is_delivered else {},
         }
         for topic in sorted(summary.topics)
     ]

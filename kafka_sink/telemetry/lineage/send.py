@@ -10,10 +10,10 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from kafka_sink.errors import ConfigError, TransportError
-from kafka_sink.kafka.io.files import read_file
 from kafka_sink.kafka.io.tls import endpoint_context
 from kafka_sink.kafka.io.web import ask, redact_url
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.files import read_file
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.telemetry.lineage.events import run_event
 from kafka_sink.telemetry.metrics.breaker import circuit_breaker

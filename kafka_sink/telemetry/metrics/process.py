@@ -44,6 +44,6 @@ def facts_of(pid: int) -> ProcessFacts | None:
         return None
     with suppress(OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         command = ["ps", "-o", "ppid=,lstart=,comm=", "-p", str(pid)]
-        told = subprocess.run(command, capture_output=True, timeout=5).stdout.decode(errors="replace").split()
-        return ProcessFacts(os.path.basename(" ".join(told[6:])), int(told[0]), " ".join(told[1:6]))
+        words = subprocess.run(command, capture_output=True, timeout=5).stdout.decode(errors="replace").split()
+        return ProcessFacts(os.path.basename(" ".join(words[6:])), int(words[0]), " ".join(words[1:6]))
     return None

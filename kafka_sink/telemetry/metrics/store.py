@@ -19,8 +19,8 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from kafka_sink.commit.admin.marks import count_open_decisions
 from kafka_sink.commit.identity import run_hash
-from kafka_sink.kafka.io.marks import ABORTED, list_unfinished_marks
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.telemetry.metrics.figures import FAILED, BatchReport
@@ -93,9 +93,8 @@ def _open_slot(path: str) -> int:
 
 def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
     """Counted from the marks of commits, on request."""
-    folder = os.path.join(application_folder, run_hash(figures.sink))
-    marks = list_unfinished_marks(folder) if figures.sink else []
-    figures.set("open_decisions", sum(not mark.endswith(ABORTED) for mark in marks))
+    count = count_open_decisions(application_folder, figures.sink) if figures.sink else 0
+    figures.set("open_decisions", count)
     return figures
 
 

@@ -81,12 +81,12 @@ def _read(call: Call, forbidden: frozenset[str]) -> tuple[list[Answer], int, boo
         partitions = []
         for one in topic["partitions"]:
             bytes_max = min(left, one["partition_max_bytes"])
-            told = answer_or_error(_read_partition, call, forbidden, topic["topic"], one, bytes_max, size == 0)
-            if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
-                told.update(current_leader(call, topic["topic"], one["partition"]))
-            partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
-            has_error = has_error or bool(told.get("error_code"))
-            taken = len(told.get("records") or b"")
+            answer = answer_or_error(_read_partition, call, forbidden, topic["topic"], one, bytes_max, size == 0)
+            if answer.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
+                answer.update(current_leader(call, topic["topic"], one["partition"]))
+            partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **answer})
+            has_error = has_error or bool(answer.get("error_code"))
+            taken = len(answer.get("records") or b"")
             size += taken
             left = max(left - taken, 0)
         responses.append({"topic": topic["topic"], "topic_id": topic["topic_id"], "partitions": partitions})
@@ -110,13 +110,13 @@ def _read_partition(
     limit = view.last_stable_offset if is_committed else view.high_watermark
     records, end_offset = log.read(offset, bytes_max, limit, at_least_one=at_least_one)
     aborted = log.list_aborted(offset, end_offset) if records else ()
-    told = [{"producer_id": one.producer_id, "first_offset": one.first_offset} for one in aborted]
+    transactions = [{"producer_id": one.producer_id, "first_offset": one.first_offset} for one in aborted]
     return {
         "high_watermark": view.high_watermark,
         "last_stable_offset": view.last_stable_offset,
         "log_start_offset": log.start_offset,
         "records": records,
-        "aborted_transactions": told if is_committed else None,
+        "aborted_transactions": transactions if is_committed else None,
     }
 
 

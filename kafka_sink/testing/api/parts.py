@@ -61,8 +61,8 @@ def current_leader(call: Call, topic: str, index: int) -> Answer:
 
 def leader_endpoints(call: Call, partitions: Iterable[Answer]) -> list[Answer]:
     """The addresses of the leaders told in these partitions."""
-    told = dict.fromkeys(one["current_leader"]["leader_id"] for one in partitions if "current_leader" in one)
-    return call.core.endpoints(one for one in told if one in call.core.cluster.brokers)
+    leader_ids = dict.fromkeys(one["current_leader"]["leader_id"] for one in partitions if "current_leader" in one)
+    return call.core.endpoints(one for one in leader_ids if one in call.core.cluster.brokers)
 
 
 def visible_by_topic(call: Call, partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

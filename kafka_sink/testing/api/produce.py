@@ -135,7 +135,7 @@ class ProduceRound:
         adds = call.version >= VERSION_ADDS_PARTITIONS
         asked = []
         if adds or core.settings.flag("transaction.partition.verification.enable"):
-            asked = [one for one, batch in zip(parts, batches, strict=True) if self._has_to_ask(one, batch, adds)]
+            asked = [one for one, batch in zip(parts, batches, strict=True) if self._guard(one, batch, adds)]
         if not asked:
             self._append_all()
             return
@@ -143,7 +143,8 @@ class ProduceRound:
         keys = tuple(part.key for part in asked)
         core.coordinator.admit(claim, keys, adds=adds, done=partial(self._on_asked, asked, adds))
 
-    def _has_to_ask(self, part: Part, batch: Batch, adds: bool) -> bool:
+    def _guard(self, part: Part, batch: Batch, adds: bool) -> bool:
+        """Keeps the producer's state for the append, or fails the part. True: the coordinator is to be asked."""
         try:
             partition = self.call.core.cluster.find_led_partition(part.topic, part.index, self.call.broker_id)
             producers = partition.log.producers

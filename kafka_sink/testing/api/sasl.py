@@ -11,17 +11,13 @@ one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kafka_sink.kafka.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
+from kafka_sink.testing.core import BrokerCore
 from kafka_sink.testing.errors import AuthenticationFailed, Code, Refused
 from kafka_sink.testing.sasl import new_exchange
 from kafka_sink.testing.session import Session, Stage
-
-if TYPE_CHECKING:
-    from kafka_sink.testing.broker import BrokerCluster
 
 AUTHENTICATED_ALREADY = "SaslAuthenticate request received after successful authentication"
 
@@ -91,7 +87,7 @@ def on_authenticate(call: Call) -> Answer | None:
     return {"error_code": 0, "error_message": "", "auth_bytes": answer, "session_lifetime_ms": left_ms}
 
 
-def on_bare_token(core: BrokerCluster, connection_id: int, session: Session, token: bytes) -> None:
+def on_bare_token(core: BrokerCore, connection_id: int, session: Session, token: bytes) -> None:
     """After SaslHandshake v0: there is no way to return an error."""
     lifetime_ms = core.settings.number("connections.max.reauth.ms")
     try:

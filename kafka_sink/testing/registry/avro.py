@@ -59,20 +59,20 @@ class _Parser:
     def __init__(self, named: dict[str, dict[str, Any]]) -> None:
         self._named = named
 
-    def read(self, said: Any, space: str) -> Any:
-        if isinstance(said, str):
-            return said if said in PRIMITIVES else {"ref": self._resolve_name(said, space)}
-        if isinstance(said, list):
-            return self._union(said, space)
-        if not isinstance(said, dict) or "type" not in said:
+    def read(self, schema: Any, space: str) -> Any:
+        if isinstance(schema, str):
+            return schema if schema in PRIMITIVES else {"ref": self._resolve_name(schema, space)}
+        if isinstance(schema, list):
+            return self._union(schema, space)
+        if not isinstance(schema, dict) or "type" not in schema:
             raise InvalidAvro("no type")
-        kind = said["type"]
+        kind = schema["type"]
         if not isinstance(kind, str):
             return self.read(kind, space)
         if kind in NAMED:
-            return {"ref": self._define(said, kind, space)}
+            return {"ref": self._define(schema, kind, space)}
         if kind in INNER:
-            return {"type": kind, INNER[kind]: self.read(said.get(INNER[kind]), space)}
+            return {"type": kind, INNER[kind]: self.read(schema.get(INNER[kind]), space)}
         return self.read(kind, space)
 
     def _union(self, branches: list[Any], space: str) -> list[Any]:
@@ -92,45 +92,45 @@ class _Parser:
             return name
         raise InvalidAvro(f"undefined name: {name}")
 
-    def _define(self, said: dict[str, Any], kind: str, space: str) -> str:
-        name = said.get("name")
+    def _define(self, schema: dict[str, Any], kind: str, space: str) -> str:
+        name = schema.get("name")
         if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
             raise InvalidAvro(f"illegal name: {name!r}")
-        own = said.get("namespace")
+        own = schema.get("namespace")
         outer = name.rpartition(".")[0] if "." in name else own if isinstance(own, str) else space
         short = name.rpartition(".")[2]
         full = f"{outer}.{short}" if outer else short
         if full in self._named:
             raise InvalidAvro(f"cannot redefine: {full}")
-        aliases = [each if "." in each or not outer else f"{outer}.{each}" for each in self._aliases(said)]
+        aliases = [each if "." in each or not outer else f"{outer}.{each}" for each in self._aliases(schema)]
         made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full, "aliases": aliases}
         self._named[full] = made
         if kind == "enum":
-            made |= {"symbols": self._symbols(said), "has_default": "default" in said}
+            made |= {"symbols": self._symbols(schema), "has_default": "default" in schema}
         elif kind == "fixed":
-            if isinstance(said.get("size"), bool) or not isinstance(said.get("size"), int):
+            if isinstance(schema.get("size"), bool) or not isinstance(schema.get("size"), int):
                 raise InvalidAvro(f"fixed {full} without a size")
-            made["size"] = said["size"]
+            made["size"] = schema["size"]
         else:
-            made["fields"] = self._fields(said, full, outer)
+            made["fields"] = self._fields(schema, full, outer)
         return full
 
     @staticmethod
-    def _aliases(said: dict[str, Any]) -> list[str]:
-        aliases = said.get("aliases") or []
+    def _aliases(schema: dict[str, Any]) -> list[str]:
+        aliases = schema.get("aliases") or []
         if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
             raise InvalidAvro("aliases that are no list of names")
         return aliases
 
     @staticmethod
-    def _symbols(said: dict[str, Any]) -> list[str]:
-        symbols = said.get("symbols")
+    def _symbols(schema: dict[str, Any]) -> list[str]:
+        symbols = schema.get("symbols")
         if not isinstance(symbols, list) or len(set(map(str, symbols))) < len(symbols):
             raise InvalidAvro("enum without symbols, or with one of them twice")
         return symbols
 
-    def _fields(self, said: dict[str, Any], full: str, space: str) -> list[dict[str, Any]]:
-        fields = said.get("fields")
+    def _fields(self, schema: dict[str, Any], full: str, space: str) -> list[dict[str, Any]]:
+        fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
             raise InvalidAvro(f"record {full} without fields")
         made: list[dict[str, Any]] = []

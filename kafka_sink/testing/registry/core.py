@@ -75,17 +75,17 @@ class RegistryCore:
         """`headers` by lower-case names."""
         self.requests.append((method, target))
         fault = self._fault(target)
-        status, told = fault.status, b""
+        status, content = fault.status, b""
         if status is None:
             try:
                 self._check_user(headers.get("authorization", ""))
-                status, told = 200, json.dumps(self._route(method, target, body)).encode()
+                status, content = 200, json.dumps(self._route(method, target, body)).encode()
             except RegistryRefusal as refused:
-                said = {"error_code": refused.code, "message": str(refused)}
-                status, told = refused.status, json.dumps(said).encode()
+                error = {"error_code": refused.code, "message": str(refused)}
+                status, content = refused.status, json.dumps(error).encode()
         if fault.body is not None:
-            told = fault.body
-        return RegistryHttpAnswer(status, told, {"Content-Type": CONTENT_TYPE, **fault.headers}, fault)
+            content = fault.body
+        return RegistryHttpAnswer(status, content, {"Content-Type": CONTENT_TYPE, **fault.headers}, fault)
 
     def _fault(self, target: str) -> RegistryFault:
         """The next fault for this request; without one a fault that changes nothing."""
@@ -340,12 +340,12 @@ def _check_deletion(what: str, code: int, *, is_deleted: bool, permanent: bool) 
 
 def _json(body: bytes) -> Any:
     try:
-        said = json.loads(body)
+        parsed = json.loads(body)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise RegistryRefusal(400, "Unable to process JSON")
-    return said
+    return parsed
 
 
 def _subject_of(call: _Call) -> str:

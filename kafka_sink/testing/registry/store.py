@@ -47,19 +47,19 @@ class Content:
     rule_set: dict[str, Any] | None = None
 
     @staticmethod
-    def of(said: Mapping[str, Any]) -> Content:
-        text, kind = said.get("schema"), said.get("schemaType") or AVRO
+    def of(content: Mapping[str, Any]) -> Content:
+        text, kind = content.get("schema"), content.get("schemaType") or AVRO
         if not isinstance(text, str) or not text.strip():
             raise RegistryRefusal(42201, "Empty schema")
         if kind not in KINDS:
             raise RegistryRefusal(42201, f"Invalid schema type {kind}")
         try:
-            given = said.get("references") or []
+            given = content.get("references") or []
             references = tuple(Ref(str(each["name"]), str(each["subject"]), int(each["version"])) for each in given)
         except (TypeError, KeyError, ValueError, OverflowError):
             text = "Invalid schema: a reference needs name, subject and version"
             raise RegistryRefusal(42201, text) from None
-        metadata, rule_set = said.get("metadata"), said.get("ruleSet")
+        metadata, rule_set = content.get("metadata"), content.get("ruleSet")
         if metadata is not None and not isinstance(metadata, dict):
             raise RegistryRefusal(422, "metadata is no object")
         check_rule_set(rule_set)
@@ -87,10 +87,12 @@ class Content:
 
     @property
     def guid(self) -> str:
-        told = json.dumps([self.kind, self.text, [[each.name, each.subject, each.version] for each in self.references]])
+        identity = json.dumps(
+            [self.kind, self.text, [[each.name, each.subject, each.version] for each in self.references]]
+        )
         if self.contract is not None:
-            told += self.contract
-        return str(UUID(bytes=hashlib.md5(told.encode(), usedforsecurity=False).digest()))
+            identity += self.contract
+        return str(UUID(bytes=hashlib.md5(identity.encode(), usedforsecurity=False).digest()))
 
 
 @dataclass(slots=True)
@@ -344,10 +346,10 @@ class Store:
         }
 
 
-def check_rule_set(said: Any) -> None:
-    if said is None:
+def check_rule_set(content: Any) -> None:
+    if content is None:
         return
-    lists = [said[stage] for stage in STAGES if stage in said] if isinstance(said, dict) else [said]
+    lists = [content[stage] for stage in STAGES if stage in content] if isinstance(content, dict) else [content]
     if not all(isinstance(each, list) and all(isinstance(rule, dict) for rule in each) for each in lists):
         raise RegistryRefusal(422, "ruleSet is no object with lists of rules")
 

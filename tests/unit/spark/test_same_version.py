@@ -17,7 +17,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import same_version
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
-from kafka_sink.spark.writer import BatchWriter
+from kafka_sink.spark.writers import BatchWriter
 from kafka_sink.version import VERSION
 
 

@@ -15,7 +15,7 @@ from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import WrittenColumns, choose_columns
 from kafka_sink.spark.encoding import RowEncoding
-from kafka_sink.spark.formats.side_plan import SidePlan
+from kafka_sink.spark.formats import SidePlan
 from kafka_sink.spark.formats.side_planning import plan_side
 from kafka_sink.spark.task import select_columns
 from kafka_sink.spark.unsendable import split_misfits

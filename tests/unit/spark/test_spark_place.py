@@ -10,8 +10,16 @@ from pyspark import TaskContext
 from kafka_sink.commit.identity import run_hash, run_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError, LocalProtocolError
-from kafka_sink.spark.place import BATCH_ID, CONTINUOUS, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
-from kafka_sink.spark.task import TaskPlace
+from kafka_sink.spark.task_context import (
+    BATCH_ID,
+    CONTINUOUS,
+    DESCRIPTION,
+    QUERY_ID,
+    RUN_ID,
+    TaskPlace,
+    place_in_batch,
+    place_in_stream,
+)
 
 STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
 QUERY, RUN = "8d2dbe5c-1a33-4cb4-8a0f-7f1f3a7f0d6e", "2f1c9f6e-0b58-4a51-9a53-0f6d1e0f7b11"

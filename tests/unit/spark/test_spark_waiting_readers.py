@@ -10,7 +10,7 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition
 from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.waiting_readers import TOPICS_SHOWN_MAX, waiting_text
+from kafka_sink.spark.driver import TOPICS_SHOWN_MAX, waiting_text
 
 SETTINGS = {"kafka.bootstrap.servers": "a:9092,[::1]:9093", "topic": "rows", "kafka.transaction.timeout.ms": "60000"}
 

@@ -15,10 +15,9 @@ from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver, summary
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.planning import plan_stream
-from kafka_sink.spark.stream_writer import StreamWriter
+from kafka_sink.spark.datasource import plan_stream
 from kafka_sink.spark.triggers import is_before_any_batch
-from kafka_sink.spark.writer import BatchWriter, CommitMessage
+from kafka_sink.spark.writers import BatchWriter, CommitMessage, StreamWriter
 
 OURS = CommitMessage(TaskReceipt(BatchKey("q-1", 7), "run", 0, 11))
 SCHEMA = StructType().add("value", StringType())
@@ -90,6 +89,7 @@ def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytes
 
 
 def checkpoint_with(folder: Path, *names: str) -> str:
+    folder.mkdir(exist_ok=True)
     (folder / "metadata").touch()
     (folder / "offsets").mkdir()
     for name in names:
@@ -109,6 +109,19 @@ def test_a_query_whose_checkpoint_has_no_folder_for_batches_yet_is_a_continuous_
     assert not is_before_any_batch({"checkpointlocation": str(tmp_path)})  # nothing shows that it is a checkpoint
     (tmp_path / "metadata").touch()
     assert is_before_any_batch({"checkpointlocation": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a#b?c=d", "ö"])
+def test_the_name_of_the_folder_is_taken_as_spark_takes_it(tmp_path: Path, name: str) -> None:
+    location = checkpoint_with(tmp_path / name)
+    for spelling in (location, f"file:{location}", f"file://{location}/"):
+        assert is_before_any_batch({"checkpointlocation": spelling})
+
+
+def test_another_folder_whose_name_is_the_decoded_one_says_nothing(tmp_path: Path) -> None:
+    checkpoint_with(tmp_path / "a b")
+    for location in (checkpoint_with(tmp_path / "a%20b", "0"), f"{tmp_path}/a%20%62"):
+        assert not is_before_any_batch({"checkpointlocation": f"file://{location}"})
 
 
 def test_a_query_with_a_batch_under_way_is_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.formats.schemas.jsonschema import JsonSchema
+from kafka_sink.formats.schemas.json_schema import JsonSchema
 from kafka_sink.formats.schemas.match import plan
 
 

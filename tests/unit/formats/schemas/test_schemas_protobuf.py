@@ -26,12 +26,13 @@ from google.type import date_pb2, money_pb2
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.formats.records.scalar import encode_unsigned_varint
-from kafka_sink.formats.schemas import protobuf
+from kafka_sink.formats.schemas import protobuf_text, protobuf_types
 from kafka_sink.formats.schemas.match import plan
-from kafka_sink.formats.schemas.protobuf import ProtobufSchema, ProtoMessage
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 from kafka_sink.formats.schemas.protobuf_built_in import BUILT_IN
 from kafka_sink.formats.schemas.protobuf_descriptor import read_descriptor_set
 from kafka_sink.formats.schemas.protobuf_text import read_files
+from kafka_sink.formats.schemas.protobuf_types import ProtoMessage
 
 TEXT = """
 // A comment; "with quotes".
@@ -126,8 +127,8 @@ def test_what_is_not_closed_and_what_is_too_long_is_read_once(text: str, said: s
 
 def test_options_that_mean_nothing_here_are_not_copied_to_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    make_field = protobuf.make_field
-    monkeypatch.setattr(protobuf, "make_field", lambda *given: counts.append(len(given[-1])) or make_field(*given))
+    make_field = protobuf_types.make_field
+    monkeypatch.setattr(protobuf_text, "make_field", lambda *given: counts.append(len(given[-1])) or make_field(*given))
     options = "".join(f"option o{number} = 1; " for number in range(100))
     text = f"{options} option features.field_presence = IMPLICIT; message M {{ int32 a = 1 [packed = true, (x) = 1]; }}"
     assert ProtobufSchema.parse(f'edition = "2023"; {text}').message.fields[0].has_presence is False

@@ -10,10 +10,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, no_descriptor_error
 from kafka_sink.errors.table.writes import FILE_UNREADABLE
-from kafka_sink.kafka.io.operator_rules import check_variable_is_allowed, file_error, is_allowed_file
-from kafka_sink.kafka.io.plain_connection import NO_DESCRIPTOR_ERRNOS, failure_of
+from kafka_sink.options.host.operator_rules import check_variable_is_allowed, file_error, is_allowed_file
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.reference import replace_references
 
@@ -65,8 +64,8 @@ def read_file(option: str, name: str) -> bytes:
         with path.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        if error.errno in NO_DESCRIPTOR_ERRNOS:  # not the file's fault, and it may pass
-            raise failure_of(f"{option}={name}", error) from None
+        if (exhausted := no_descriptor_error(f"{option}={name}", error)) is not None:
+            raise exhausted from None
         raise ConfigError(f"{option}={name} cannot be read: {error.strerror}", FILE_UNREADABLE) from None
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(

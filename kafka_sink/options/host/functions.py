@@ -10,7 +10,6 @@ from kafka_sink.errors.table.writes import FUNCTION_UNUSABLE
 
 
 def load_user_function(name: str, option: str) -> Any:
-    """The object that `module:function` names."""
     module_name, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module_name)

@@ -51,28 +51,28 @@ def derive_json_schema(kind: pa.DataType, name: str) -> JsonSchema:
 
 def _derive(kind: pa.DataType) -> dict[str, Any]:
     types = pa.types
-    said: dict[str, Any] = {"type": json_type(kind)}
+    schema: dict[str, Any] = {"type": json_type(kind)}
     if types.is_struct(kind):
-        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in kind}
+        schema["properties"] = {field.name: _derive(plain_type(field.type)) for field in kind}
         required = [field.name for field in kind if not field.nullable]
         if required:
-            said["required"] = required
-        said["additionalProperties"] = False
+            schema["required"] = required
+        schema["additionalProperties"] = False
     elif types.is_map(kind):
-        said["additionalProperties"] = _derive_nullable(kind.item_field)
+        schema["additionalProperties"] = _derive_nullable(kind.item_field)
     elif is_list(kind):
-        said["items"] = _derive_nullable(kind.value_field)
+        schema["items"] = _derive_nullable(kind.value_field)
     elif is_bytes(kind):
-        said["contentEncoding"] = "base64"
+        schema["contentEncoding"] = "base64"
     elif types.is_date(kind):
-        said["format"] = "date"
+        schema["format"] = "date"
     elif types.is_timestamp(kind) and kind.tz is not None:
-        said["format"] = "date-time"
-    return said
+        schema["format"] = "date-time"
+    return schema
 
 
 def _derive_nullable(field: pa.Field) -> dict[str, Any]:
-    said = _derive(plain_type(field.type))
-    if field.nullable and said["type"] != "null":
-        said["type"] = [said["type"], "null"]
-    return said
+    schema = _derive(plain_type(field.type))
+    if field.nullable and schema["type"] != "null":
+        schema["type"] = [schema["type"], "null"]
+    return schema

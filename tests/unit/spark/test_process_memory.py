@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from kafka_sink.spark.heap import RENEWED_AFTER, LastingHeap
+from kafka_sink.spark.process_memory import RENEWED_AFTER, LastingHeap
 
 WORK_MAX = 3 * RENEWED_AFTER
 

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.kafka.io import files
-from kafka_sink.kafka.io.files import add_search_folder, locate_file, read_file, resolve_references
-from kafka_sink.kafka.io.operator_rules import FILES, VARIABLES
+from kafka_sink.options.host import files
+from kafka_sink.options.host.files import add_search_folder, locate_file, read_file, resolve_references
+from kafka_sink.options.host.operator_rules import FILES, VARIABLES
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.telemetry import begin_telemetry

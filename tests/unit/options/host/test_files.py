@@ -9,9 +9,9 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.kafka.auth.secured import authenticator
-from kafka_sink.kafka.io import files
-from kafka_sink.kafka.io.files import add_search_folder, locate_file, read_file, resolve_references
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host import files
+from kafka_sink.options.host.files import add_search_folder, locate_file, read_file, resolve_references
 from kafka_sink.options.parse import parse_producer_options
 
 

@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.kafka.io.warn_once import WARNED, warn_once
+from kafka_sink.options.host.functions import load_user_function
 
 
 def test_a_function_is_found_by_module_and_name_also_within_a_class() -> None:

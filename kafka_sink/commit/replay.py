@@ -1,0 +1,172 @@
+"""A replay of dead letters: which letters become records again, in which transactions, and where the next run goes on.
+
+Each transaction has some records and, in the ledger, the progress (replay_progress.py). There is no other state: a run
+begins where the last committed transaction ended. Letters that are left out move the progress on, too, but are no
+reason for a transaction of their own before the end of their partition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import mmh3
+
+from kafka_sink.commit.replay_progress import ReplayProgress
+from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.commits import REPLAY_WRONG
+from kafka_sink.formats.records.dead_letter import parse_dead_letter, unreplayable_reason
+from kafka_sink.formats.records.scalar import Record
+
+NO_LETTER = "no dead letter of this sink"
+OTHER = "left out by --filter"
+# A transaction is ended at this size, however few records it has.
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+
+# Records with their offsets.
+Letters = Sequence[tuple[int, Record]]
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """`extents`: start and end offset of each partition. `others`: replays of the same letters under other names."""
+
+    progress: ReplayProgress
+    extents: Mapping[int, tuple[int, int]]
+    others: Sequence[ReplayProgress]
+
+    @property
+    def left_count(self) -> int:
+        """An upper bound: transaction markers and aborted records count as well."""
+        return sum(max(0, end - begin) for begin, end in self.extents.values())
+
+
+@dataclass(frozen=True)
+class ReplayStep:
+    """The next letters of a partition. `progress` includes them; it is written with the records, if `is_written`."""
+
+    records: Letters
+    progress: ReplayProgress
+    next_offset: int
+    is_written: bool
+
+
+@dataclass(frozen=True)
+class Replay:
+    """`name` is also the transactional id. `filters`: the values that a letter's details may have, by name."""
+
+    name: str
+    source: str
+    target: str
+    filters: Mapping[str, tuple[str, ...]]
+
+    def plan(
+        self, known: Mapping[str, ReplayProgress], source_id: str, extents: Mapping[int, tuple[int, int]]
+    ) -> ReplayPlan:
+        """`known`: the progress of every replay, by name. `extents`: what is in the topic."""
+        progress = self.resume(known.get(self.name), source_id)
+        others = [
+            each
+            for name, each in sorted(known.items())
+            if name != self.name and (each.source, each.source_id) == (self.source, source_id) and each.written_count
+        ]
+        return ReplayPlan(
+            progress,
+            {partition: self._extent_left(progress, partition, *extent) for partition, extent in extents.items()},
+            others,
+        )
+
+    def resume(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
+        """The progress of an earlier run, or a new one. A recreated topic has other letters."""
+        if known is not None and known.source_id == source_id:
+            same = (known.source, known.target, {name: tuple(of) for name, of in known.filters.items()})
+            if same != (self.source, self.target, self.filters):
+                raise ConfigError(
+                    f"replay {self.name} is one from {known.source} to {known.target} with other filters: choose "
+                    "another --name",
+                    REPLAY_WRONG,
+                )
+            return known
+        return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
+
+    def _extent_left(self, progress: ReplayProgress, partition: int, first: int, end: int) -> tuple[int, int]:
+        read_to = progress.next_offsets.get(partition, 0)
+        if read_to > end:
+            # Without topic ids a topic that was created again is not told from the old one.
+            raise ConfigError(
+                f"{self.source}-{partition} ends at offset {end}, but earlier runs of replay {self.name} have read up "
+                f"to {read_to}: the topic was created again, or its brokers have lost records. Another --name begins "
+                "at its first letter",
+                REPLAY_WRONG,
+            )
+        return max(first, read_to), end
+
+    def steps(
+        self,
+        progress: ReplayProgress,
+        partition: int,
+        fetched: Iterable[tuple[list[tuple[int, Record]], int]],
+        records_max: int,
+    ) -> Iterator[ReplayStep]:
+        """Of one partition, from what is fetched of it: records, each time with the next offset."""
+        written = progress
+        next_offset = 0
+        for records, fetched_to in fetched:
+            for some, next_offset in _split_transactions(records, fetched_to, records_max):
+                chosen, left_out = self.split_letters(some)
+                progress = _advance(progress, partition, next_offset, len(chosen), left_out)
+                if chosen:
+                    written = progress
+                yield ReplayStep(chosen, progress, next_offset, is_written=bool(chosen))
+        if progress != written:
+            yield ReplayStep((), progress, next_offset, is_written=True)
+
+    def split_letters(self, records: Letters) -> tuple[Letters, Mapping[str, int]]:
+        """The restored records, each with its letter's offset; and why other letters are skipped."""
+        chosen, left_out = [], Counter[str]()
+        for offset, letter in records:
+            found = parse_dead_letter(letter.headers)
+            if found is None:
+                left_out[NO_LETTER] += 1
+                continue
+            headers, details = found
+            is_wanted = all(details.get(name) in wanted for name, wanted in self.filters.items())
+            reason = unreplayable_reason(details) if is_wanted else OTHER
+            if reason is not None:
+                left_out[reason] += 1
+            else:
+                chosen.append((offset, replace(letter, headers=headers)))
+        return chosen, left_out
+
+
+def default_name(source: str, target: str, filters: Mapping[str, tuple[str, ...]]) -> str:
+    """The same for the same arguments, so that repeating the command continues."""
+    arguments = repr((source, target, sorted(filters.items())))
+    return f"replay-{mmh3.hash128(arguments.encode()) >> 64:016x}"
+
+
+def _advance(
+    progress: ReplayProgress, partition: int, next_offset: int, written: int, left_out: Mapping[str, int]
+) -> ReplayProgress:
+    return replace(
+        progress,
+        next_offsets={**progress.next_offsets, partition: next_offset},
+        written_count=progress.written_count + written,
+        left_out=dict(Counter(progress.left_out) + Counter(left_out)),
+    )
+
+
+def _split_transactions(
+    records: list[tuple[int, Record]], next_offset: int, records_max: int
+) -> Iterator[tuple[list[tuple[int, Record]], int]]:
+    """At most `records_max` of them at a time, each time with the next offset."""
+    some: list[tuple[int, Record]] = []
+    byte_count = 0
+    for offset, record in records:
+        if len(some) >= records_max or byte_count >= BATCH_BYTES_MAX:
+            yield some, offset
+            some, byte_count = [], 0
+        some.append((offset, record))
+        byte_count += len(record.key or b"") + len(record.value or b"")
+    yield some, next_offset

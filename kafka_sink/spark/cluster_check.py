@@ -1,0 +1,130 @@
+"""What planning does with Kafka: topics are created, what tasks and commits would fail of is looked for, and open
+decisions of an earlier run are finished."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.configs import number_of
+from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.commit.admin.marks import remove_marks
+from kafka_sink.commit.admin.support import TransactionSupport
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
+from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.spark.driver import ANSWERS, CLIENTS, Driver, marks_of
+
+_LOGGER = logging.getLogger("kafka_sink")
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+
+
+def create_topics(options: SinkOptions) -> None:
+    """Creates the topics of `topic.create`. The brokers are asked at each planning: a topic may have been deleted since
+    the last one, and this process may live as long as the application."""
+    plan = options.topic_plan
+    if plan is None or options.topic is None:
+        return
+    from kafka_sink.commit.admin.topics import create_where_missing  # most writes create none
+
+    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
+    plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
+    with CLIENTS.value.borrow(options.producer) as client:
+        for topic, wanted in plans:
+            if topic is None:
+                continue
+            found = create_where_missing(client, topic, wanted)
+            if found is None:
+                _LOGGER.info("created topic %s", topic)
+            elif found:
+                warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
+
+
+def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None = None) -> SinkOptions:
+    """The checks of planning with Kafka, once per process and configuration: a stream is planned before every
+    micro-batch. Repeated after a failed commit, since a restarted query must not wait for its first commit, and after
+    an abort.
+
+    `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
+    """
+    marks = [] if sink_id is None else marks_of(sink_id, label).find_unfinished()
+    settled = ANSWERS.value.get(
+        (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
+    )
+    remove_marks(marks)
+    return settled
+
+
+def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None) -> SinkOptions:
+    with CLIENTS.value.borrow(options.producer) as client:
+        settled, support = check_cluster(client, options, has_ledger=sink_id is not None)
+        if sink_id is not None and settled.is_exactly_once:
+            # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
+            Driver(options, sink_id, key=label, support=support).recover(client)
+    return settled
+
+
+def check_cluster(
+    client: Client, options: SinkOptions, *, has_ledger: bool
+) -> tuple[SinkOptions, TransactionSupport | None]:
+    """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
+    support = None
+    topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
+    ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
+    wanted = topics if ledger is None else [*topics, ledger]
+    client.forget_topics(wanted)
+    client.reach(topics=wanted)
+    if options.is_exactly_once:
+        # Planning sweeps nothing.
+        support = client.transaction_support(is_sweeping=False)
+        options = _check_transactions(options, support)
+    missing = [topic for topic in topics if not client.is_topic_known(topic)]
+    for topic in topics:
+        count = len(client.describe_topic(topic))
+        if topic in missing:
+            warn_once(
+                f"topic {topic} was not there, and the brokers have created it with their defaults ({count} "
+                "partitions). If its name is mistyped, the rows go to the wrong place: with "
+                "kafka.allow.auto.create.topics=false a missing topic is an error. With topic.create=true it is "
+                "created as the options topic.* say"
+            )
+    if not options.is_exactly_once:
+        return options, support
+    limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
+    timeout_ms = _timeout_ms(options, limits)
+    if ledger is not None:
+        check_ledger_configs(client, options, ledger_configs)
+    return replace(options, producer=replace(options.producer, transaction_timeout_ms=timeout_ms)), support
+
+
+def _check_transactions(options: SinkOptions, support: TransactionSupport) -> SinkOptions:
+    """Falls back to at-least-once if the brokers have no transactions and the user allows it."""
+    if not support.missing:
+        return options
+    lack = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
+    if not options.falls_back:
+        raise ConfigError(
+            f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
+            "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once",
+            NO_TRANSACTIONS,
+        )
+    _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
+    return replace(options, is_exactly_once=False)
+
+
+def _timeout_ms(options: SinkOptions, limits: Mapping[str, str | None] | None) -> int:
+    timeout_ms = options.producer.transaction_timeout_ms
+    allowed_ms = number_of(limits, MAX_TIMEOUT)
+    if allowed_ms is None or timeout_ms <= allowed_ms:
+        return timeout_ms
+    if options.transaction_timeout_is_chosen:
+        raise ConfigError(
+            f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "
+            f"({MAX_TIMEOUT}={allowed_ms}): lower it, or raise {MAX_TIMEOUT} on the brokers",
+            TRANSACTION_TOO_LONG,
+        )
+    return allowed_ms

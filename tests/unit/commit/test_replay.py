@@ -1,0 +1,70 @@
+"""A replay as a decision: which letters become records, in which transactions, and where it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.commit.replay import NO_LETTER, OTHER, Replay, default_name
+from kafka_sink.commit.replay_progress import ReplayProgress
+from kafka_sink.errors import ConfigError
+from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, REASON
+from kafka_sink.formats.records.scalar import Record
+
+SMALL = {"reason": ("too small",)}
+REPLAY = Replay("again", "dead", "orders", SMALL)
+FRESH = ReplayProgress("again", "dead", "id", "orders", SMALL)
+
+
+def letter(reason: str = "too small") -> Record:
+    own = ((HEADER_PREFIX + ERROR, b"wrong"), (HEADER_PREFIX + REASON, reason.encode()))
+    return Record(7, b"k", b"v", (("trace", b"1"), *own))
+
+
+def test_a_transaction_has_at_most_so_many_letters_and_the_progress_behind_them() -> None:
+    fetched = [([(offset, letter()) for offset in range(5)], 6)]
+    steps = list(REPLAY.steps(FRESH, 0, fetched, 2))
+    assert [[offset for offset, _ in step.records] for step in steps] == [[0, 1], [2, 3], [4]]
+    assert [step.next_offset for step in steps] == [2, 4, 6]
+    assert [step.progress.written_count for step in steps] == [2, 4, 5]
+    assert steps[0].records[0][1] == replace(letter(), headers=(("trace", b"1"),))
+
+
+def test_letters_that_are_left_out_have_no_transaction_before_the_end_of_their_partition() -> None:
+    fetched = [
+        ([(0, letter("other")), (1, Record(0, None, b""))], 2),
+        ([(2, letter())], 3),
+        ([(3, letter("other"))], 9),
+    ]
+    steps = list(REPLAY.steps(FRESH, 4, fetched, 100))
+    assert [(len(step.records), step.is_written) for step in steps] == [(0, False), (1, True), (0, False), (0, True)]
+    assert steps[-1].progress.left_out == {OTHER: 2, NO_LETTER: 1}
+    assert steps[-1].progress.next_offsets == {4: 9}
+
+
+def test_nothing_fetched_is_nothing_written() -> None:
+    assert list(REPLAY.steps(FRESH, 0, [], 2)) == []
+
+
+def test_a_run_goes_on_where_the_last_one_ended_and_names_others_of_the_same_letters() -> None:
+    known = replace(FRESH, next_offsets={0: 5}, written_count=5)
+    other = replace(known, name="other", target="elsewhere")
+    elsewhere = replace(other, name="of another topic", source_id="older")
+    plan = REPLAY.plan({"again": known, "other": other, "older": elsewhere}, "id", {0: (2, 9), 1: (3, 4)})
+    assert (plan.progress, plan.extents, plan.others) == (known, {0: (5, 9), 1: (3, 4)}, [other])
+    assert plan.left_count == 5
+
+
+def test_a_topic_that_was_created_again_has_other_letters() -> None:
+    known = replace(FRESH, source_id="older", next_offsets={0: 5})
+    assert REPLAY.resume(known, "id") == FRESH
+    with pytest.raises(ConfigError, match="ends at offset 4, but earlier runs of replay again have read up to 5"):
+        REPLAY.plan({"again": replace(known, source_id="id")}, "id", {0: (0, 4)})
+
+
+def test_one_name_is_one_replay() -> None:
+    with pytest.raises(ConfigError, match="with other filters: choose another --name"):
+        REPLAY.resume(replace(FRESH, filters={}), "id")
+    assert default_name("dead", "orders", SMALL) == default_name("dead", "orders", dict(SMALL))
+    assert default_name("dead", "orders", SMALL) != default_name("dead", "orders", {})
