@@ -13,3 +13,4 @@ can check options before any task runs. A task gets checked options, and imports
 """
 
 from kafka_sink.options.producer_options import ProducerOptions as ProducerOptions
+from kafka_sink.options.security_options import SecurityOptions as SecurityOptions

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.frozen import frozen
-from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
+from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
+from kafka_sink.options.security_options import SECRET_NAME
 from kafka_sink.security.mechanisms import MECHANISMS
 from kafka_sink.security.reference import NO_TEXT
 

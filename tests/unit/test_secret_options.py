@@ -10,8 +10,8 @@ import pytest
 from kafka_sink.options.foreign_table import FOREIGN_OPTIONS
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_OPTIONS
 from kafka_sink.options.parse_envelope import ENVELOPE_OPTIONS
-from kafka_sink.options.producer_options import SECRET_NAME
 from kafka_sink.options.secret_options import literal_secrets, secret_options
+from kafka_sink.options.security_options import SECRET_NAME
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 

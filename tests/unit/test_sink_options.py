@@ -12,7 +12,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.options.producer_options import SECRET_NAME
+from kafka_sink.options.security_options import SECRET_NAME
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 from kafka_sink.options.sink_table import (
     NO_EFFECT,
