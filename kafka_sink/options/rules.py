@@ -10,11 +10,11 @@ notice. The rules for SASL are in `sasl_rules.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
+from kafka_sink.options.engine import Draft, check_needs, out_of_scope
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error
@@ -22,18 +22,6 @@ from kafka_sink.security.mechanisms import OAUTHBEARER
 from kafka_sink.security.this_host import is_this_host
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
-
-
-@dataclass(slots=True)
-class Draft:
-    """Parsed values by canonical option name; the user may have set some of them under another name."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    named: dict[str, str] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
-
-    def spelling(self, name: str) -> str:
-        return self.named.get(name, name)
 
 
 def check_idempotence(draft: Draft) -> None:
@@ -101,11 +89,10 @@ def check_bootstrap(draft: Draft) -> None:
 
 def check_rack(draft: Draft) -> None:
     values = draft.values
-    if values["partitioner.rack.aware"] and not values["client.rack"]:
-        raise missing_error("partitioner.rack.aware=true needs client.rack: without it the client's rack is not known")
+    values["partitioner.class"] = values["partitioner.class"] or "default"
     if values["client.rack"] and not values["partitioner.rack.aware"]:
         draft.notices.append("client.rack changes nothing without partitioner.rack.aware=true")
-    elif values["partitioner.rack.aware"] and values["partitioner.class"] not in (None, "default"):
+    elif values["partitioner.rack.aware"] and values["partitioner.class"] != "default":
         draft.notices.append("partitioner.rack.aware changes nothing: it is for the default partitioner only")
 
 
@@ -156,12 +143,11 @@ def fill_client_id(draft: Draft) -> None:
 
 def check_security(draft: Draft) -> None:
     protocol = draft.values["security.protocol"]
+    mechanism = draft.values["sasl.mechanism"]
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
     # A token endpoint has TLS whatever the brokers have, and is verified by ssl.truststore.*.
     is_endpoint_asked = (
-        has_sasl
-        and draft.values["sasl.mechanism"] == OAUTHBEARER
-        and draft.values["sasl.oauthbearer.token.endpoint.url"] is not None
+        has_sasl and mechanism == OAUTHBEARER and draft.values["sasl.oauthbearer.token.endpoint.url"] is not None
     )
     useless = (() if has_tls else ("ssl.", "enable.ssl.")) + (() if has_sasl else ("sasl.",))
     for name, spelling in draft.named.items():
@@ -174,7 +160,7 @@ def check_security(draft: Draft) -> None:
     if has_sasl:
         from kafka_sink.options.sasl_rules import check_sasl
 
-        check_sasl(draft, has_tls, may_send_credentials(draft))
+        check_sasl(draft, out_of_scope(OPTIONS, draft), has_tls, may_send_credentials(draft))
 
 
 def _check_unused_credentials(draft: Draft) -> None:
@@ -191,7 +177,7 @@ def _check_unused_credentials(draft: Draft) -> None:
 def may_send_credentials(draft: Draft) -> bool:
     """Over connections without TLS."""
     is_allowed: bool = draft.values["allow.plaintext.credentials"]
-    return is_allowed or all(is_this_host(host) for *_, host, _ in draft.values["bootstrap.servers"])
+    return is_allowed or all(is_this_host(host) for *_, host, _ in draft.values.get("bootstrap.servers", ()))
 
 
 def _check_tls(draft: Draft) -> None:
@@ -240,6 +226,6 @@ def _check_tls(draft: Draft) -> None:
 
 
 RULES: tuple[Callable[[Draft], None], ...] = (
-    check_bootstrap, check_idempotence, check_timeouts, check_rack, check_record_limits, check_compression,
-    check_security, fill_client_id,
+    check_bootstrap, check_idempotence, check_timeouts, partial(check_needs, OPTIONS), check_rack, check_record_limits,
+    check_compression, check_security, fill_client_id,
 )  # fmt: skip

@@ -98,6 +98,9 @@ class Whole:
         return int(number)
 
 
+INT, LONG = Whole(0), Whole(0, LONG_MAX)
+
+
 @frozen
 class Flag:
     valid: str = "true or false"
@@ -109,6 +112,22 @@ class Flag:
         if text not in ("true", "false"):
             raise invalid_value_error(name, value, self.valid)
         return text == "true"
+
+
+FLAG = Flag()
+
+
+@frozen
+class AsGiven:
+    """What somebody else has checked."""
+
+    valid: str = "any text"
+
+    def parse(self, name: str, value: object) -> object:
+        return value
+
+
+AS_GIVEN = AsGiven()
 
 
 @frozen

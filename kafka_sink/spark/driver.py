@@ -50,7 +50,7 @@ from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shared_answers import SharedAnswers
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.kafka.io.warn_once import warn_once
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import AT_LEAST_ONCE, SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, marked_line, remove_marks
 from kafka_sink.spark.waiting_readers import warn_of_waiting_readers
@@ -219,7 +219,7 @@ class Driver:
                 NO_TRANSACTIONS,
             )
         _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
-        return replace(options, is_exactly_once=False)
+        return replace(options, delivery_guarantee=AT_LEAST_ONCE)
 
     def _timeout_ms(self, limits: Mapping[str, str | None] | None) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms

@@ -107,7 +107,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_a_transaction_timeout_that_brokers_do_not_allow_is_refused_if_it_was_chosen",
         "SinkOptions.topic":
             "test_rows_go_to_the_topic_of_the_option",
-        "SinkOptions.is_exactly_once":
+        "SinkOptions.delivery_guarantee":
             "test_at_least_once_rows_are_visible_before_any_commit",
         "SinkOptions.sink_id":
             "test_the_ledger_knows_a_stream_by_sink_id",
@@ -119,7 +119,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_decisions_are_in_the_ledger_topic_of_the_option",
         "SinkOptions.ledger_replication_factor":
             "test_a_ledger_is_created_with_the_replicas_and_the_configuration_of_the_options",
-        "SinkOptions.ledger_accepts_new_sink":
+        "SinkOptions.ledger_accept_new_sink":
             "test_an_unknown_stream_goes_on_with_ledger_accept_new_sink",
         "SinkOptions.replay_mismatch":
             "test_replay_mismatch_warn_drops_other_rows_and_goes_on",
@@ -139,11 +139,17 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_the_ledger_shows_the_name_of_the_query",
         "SinkOptions.preset":
             "test_a_preset_is_named_by_the_check",
-        "SinkOptions.topic_plan":
+        "SinkOptions.topic_create":
             "test_a_topic_is_created_as_the_options_say",
-        "SinkOptions.ledger_is_created":
+        "SinkOptions.topic_partitions":
+            "test_a_topic_is_created_as_the_options_say",
+        "SinkOptions.topic_replication_factor":
+            "test_a_topic_is_created_as_the_options_say",
+        "SinkOptions.topic_config":
+            "test_a_topic_is_created_as_the_options_say",
+        "SinkOptions.ledger_create":
             "test_without_ledger_create_a_missing_ledger_is_an_error",
-        "SinkOptions.ledger_configs":
+        "SinkOptions.ledger_config":
             "test_a_ledger_is_created_with_the_replicas_and_the_configuration_of_the_options",
         "SinkOptions.notices":
             "test_an_option_without_effect_is_said_when_a_write_is_planned",
@@ -227,7 +233,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_check_says_what_does_not_fit_a_schema_that_is_given",
     },
     "tests/integration/test_services.py": {
-        "SinkOptions.falls_back":
+        "SinkOptions.delivery_fallback":
             "test_it_falls_back_by_the_users_word_alone_and_says_so",
     },
     "tests/integration/test_spark_task.py": {

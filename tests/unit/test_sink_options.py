@@ -15,12 +15,9 @@ from kafka_sink.options.presets import PRESETS
 from kafka_sink.options.security_options import SECRET_NAME
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 from kafka_sink.options.sink_table import (
-    NO_EFFECT,
     PRODUCER_DEFAULTS,
     SINK_OPTIONS,
-    SINK_PREFIXES,
     SOURCE_OPTIONS,
-    SPARK_OPTIONS,
 )
 from kafka_sink.options.table import OPTIONS
 
@@ -198,7 +195,7 @@ def test_an_address_that_no_request_can_be_sent_to_is_refused(host: str) -> None
 OF_SINK = sorted(name for name in SINK_OPTIONS if not name.startswith(("metrics.", "traceparent.", "lineage.")))
 
 
-@pytest.mark.parametrize("name", [*OF_SINK, *(option.name for option in SINK_PREFIXES.values())])
+@pytest.mark.parametrize("name", OF_SINK)
 def test_the_option_reaches_what_the_tasks_and_the_driver_get(name: str) -> None:
     settings, field, default, value = EFFECTS[name]
     assert getattr(parsed(), field) == default
@@ -326,7 +323,6 @@ def test_no_text_repeats_the_value_of_a_security_option(name: str, protocol: str
 def test_sparks_own_options_are_taken_over() -> None:
     options = parsed({"checkpointLocation": "/tmp/c", "queryName": "q"})
     assert (options.checkpoint_location, options.query_name) == ("/tmp/c", "q")
-    assert frozenset({"checkpointlocation", "queryname"}) == SPARK_OPTIONS
 
 
 def test_asynchronous_progress_goes_with_at_least_once_only() -> None:
@@ -337,7 +333,6 @@ def test_asynchronous_progress_goes_with_at_least_once_only() -> None:
 
 
 def test_options_without_effect_are_told_and_taken() -> None:
-    assert list(NO_EFFECT) == ["includeheaders"]
     (notice,) = parsed({"includeHeaders": "true"}).notices
     assert notice == "includeHeaders has no effect: a column headers is written whenever there is one"
 
