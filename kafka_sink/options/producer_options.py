@@ -84,9 +84,9 @@ class ProducerOptions(SecurityOptions):
     metrics_sample_window_ms: int = 30_000
 
     # Limits and behaviour of older clients. None: no such limit; compressed_topics None: every topic.
-    buffer_records_max: int | None = None
-    batch_records_max: int | None = None
-    send_is_synchronous: bool = False
+    queue_buffering_max_messages: int | None = None
+    batch_num_messages: int | None = None
+    producer_type: str = "async"
     compressed_topics: frozenset[str] | None = None
 
     # Logged once when the producer starts.

@@ -141,22 +141,6 @@ class SinkOptions:
         plan = TopicPlan(self.topic_partitions, self.topic_replication_factor, self.topic_config)
         return plan if self.topic_create else None
 
-    @property
-    def falls_back(self) -> bool:
-        return self.delivery_fallback == AT_LEAST_ONCE
-
-    @property
-    def ledger_is_created(self) -> bool:
-        return self.ledger_create
-
-    @property
-    def ledger_configs(self) -> tuple[tuple[str, str], ...]:
-        return self.ledger_config
-
-    @property
-    def ledger_accepts_new_sink(self) -> bool:
-        return self.ledger_accept_new_sink
-
 
 def is_envelope_option(name: str) -> bool:
     return name.startswith((HEADER, f"{CLOUDEVENTS}.")) or name == CLOUDEVENTS

@@ -22,7 +22,6 @@ from kafka_sink.options.values import (
     LONG_MIN,
     Acks,
     Choice,
-    Converted,
     Names,
     Servers,
     Text,
@@ -133,14 +132,14 @@ _SPEED = (
     Option("compressed.topics", Names(), "The topics to compress; empty: all topics.", origin=_OLD, deprecation="it "
            "has no successor; use one producer for each compression.type"),
     Option("queue.buffering.max.messages", INT, "Maximum number of records that may wait to be sent, in addition to "
-           "buffer.memory; 0: no limit.", into="buffer_records_max", origin=_BOTH),
+           "buffer.memory; 0: no limit.", origin=_BOTH),
     Option("batch.num.messages", Whole(1), "Maximum number of records in one batch, in addition to batch.size.",
-           into="batch_records_max", origin=_BOTH),
+           origin=_BOTH),
     Option("send.buffer.bytes", Whole(-1), "Socket send buffer (SO_SNDBUF); -1: the operating system's default."),
     Option("receive.buffer.bytes", Whole(-1), "Socket receive buffer (SO_RCVBUF); -1: the operating system's default."),
-    Option("producer.type", Converted("one of sync, async", {"sync": True, "async": False}.get), "sync: send() returns "
-           "when the record is acknowledged, and raises an error when it failed.", default="async",
-           into="send_is_synchronous", origin=_OLD, deprecation="call send(...).result() to wait for the result"),
+    Option("producer.type", Choice(("sync", "async")), "sync: send() returns when the record is acknowledged, and "
+           "raises an error when it failed.", origin=_OLD,
+           deprecation="call send(...).result() to wait for the result"),
 )  # fmt: skip
 
 _TIME = (

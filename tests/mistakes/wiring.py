@@ -183,7 +183,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_keys_and_values_go_through_their_serializers_and_interceptors",
         "ProducerOptions.interceptors":
             "test_keys_and_values_go_through_their_serializers_and_interceptors",
-        "ProducerOptions.send_is_synchronous":
+        "ProducerOptions.producer_type":
             "test_with_producer_type_sync_a_record_is_acknowledged_when_send_returns",
         "ProducerOptions.compressed_topics":
             "test_only_the_topics_of_compressed_topics_are_compressed",
@@ -371,7 +371,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_rows_without_a_key_stay_in_the_rack_while_a_partition_is_led_there",
         "ProducerOptions.client_rack":
             "test_rows_without_a_key_stay_in_the_rack_while_a_partition_is_led_there",
-        "ProducerOptions.batch_records_max":
+        "ProducerOptions.batch_num_messages":
             "test_rows_of_arrow_wake_the_sender_so_that_their_linger_ends",
     },
     "tests/unit/producer/test_buffer.py": {
@@ -379,7 +379,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_the_wait_for_room_and_its_failure_are_measured",
         "ProducerOptions.buffer_memory":
             "test_a_delivery_callback_does_not_wait_for_room",
-        "ProducerOptions.buffer_records_max":
+        "ProducerOptions.queue_buffering_max_messages":
             "test_rows_of_arrow_are_held_and_given_back_like_those_of_send",
     },
     "tests/unit/producer/test_files.py": {
