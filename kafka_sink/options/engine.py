@@ -2,8 +2,8 @@
 
 `read` looks each name up in a table, parses its value with the row's rule, and answers what is refused, has no effect
 or is unknown; then it fills in the defaults. `check_needs` is for options that have no meaning without another one.
-Rules over several options that are more than that are functions beside the tables (`rules.py`, `sink_rules.py`,
-`format_rules.py`). `fill` picks the fields of a dataclass.
+Rules over several options that are more than that are functions of the `parse*` modules. `fill` picks the fields of a
+dataclass.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ then lists, addresses and names, then TLS and SASL. Values that are code: `hooks
 
 The rules are Java's (`ConfigDef`): text is trimmed, numbers are whole and decimal, booleans are true or false in any
 case, lists are separated by commas. Python values of the right type are accepted as they are. A rule sees one value;
-`rules.py` has those for several options.
+`parse.py` has those for several options.
 
 `valid` is the sentence shown in error texts and the option reference, so that both match the check.
 """
