@@ -29,7 +29,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs do not re-export it
 
-from kafka_sink.options.sink_table import EXACTLY_ONCE, SINK_OPTIONS
+from kafka_sink.options.sink_options import EXACTLY_ONCE
+from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedRegistry
 from tools.demo_display import NEXT, Display, Progress, display_on
 from tools.demo_driver import ROOT, Driver, DriverFailed, MomentToKill

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import OPTION_NOT_SUPPORTED
-from kafka_sink.options.option import Alias, Option, Treatment
+from kafka_sink.options.option import Alias, Option, refuse, without_effect
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
-from kafka_sink.options.values import ANY_TEXT, CODECS, LONG_MIN, Flag, Rule, Whole, invalid_value_error
+from kafka_sink.options.values import CODECS, FLAG, LONG_MIN, Whole, invalid_value_error
 
 _OLD = "Kafka 0.8"
 _RD = "librdkafka"
@@ -88,12 +88,6 @@ def canonical_name(name: str) -> str:
     return ALIASES[name].target if name in ALIASES else name
 
 
-def _row(name: str, origin: str, meaning: str, instead: str, rule: Rule = ANY_TEXT, *same: object,
-         treatment: Treatment = Treatment.REFUSED) -> Option:  # fmt: skip
-    default = same[0] if same else None
-    return Option(name, rule, meaning, default, origin, treatment, same=same, instead=instead)
-
-
 _ANY = Whole(LONG_MIN, LONG_MAX)
 _ENCODING = "text is always written as UTF-8; pass a Python callable as serializer for another encoding"
 _CALLBACK = "pass on_delivery to send(), or read its future"
@@ -101,60 +95,69 @@ _LOGGING = "configure the Python logger kafka_sink"
 
 _ROWS = (
     # Java, in the past or for the shipped serializers.
-    _row("block.on.buffer.full", "Java before 0.10", "What to do when the buffer is full.", "use max.block.ms: "
-         "0 fails at once"),
-    _row("metadata.fetch.timeout.ms", "Java before 0.10", "Wait for metadata.", "use max.block.ms"),
-    _row("timeout.ms", "Java before 0.11", "Wait for replicas.", "use request.timeout.ms"),
-    _row("auto.include.jmx.reporter", "Java before 4.0", "Publish metrics by JMX.", "there is no JVM to publish them "
-         "in; read Producer.metrics()", Flag(), False, treatment=Treatment.NO_EFFECT),
-    _row("serializer.encoding", "Java", "Encoding of Java's StringSerializer.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
-    _row("key.serializer.encoding", "Java", "The same for keys.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
-    _row("value.serializer.encoding", "Java", "The same for values.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
+    refuse("block.on.buffer.full", "What to do when the buffer is full.", "use max.block.ms: 0 fails at once",
+           origin="Java before 0.10"),
+    refuse("metadata.fetch.timeout.ms", "Wait for metadata.", "use max.block.ms", origin="Java before 0.10"),
+    refuse("timeout.ms", "Wait for replicas.", "use request.timeout.ms", origin="Java before 0.11"),
+    without_effect("auto.include.jmx.reporter", "Publish metrics by JMX.", "there is no JVM to publish them in; read "
+                   "Producer.metrics()", FLAG, default=False, origin="Java before 4.0", same=(False,)),
+    refuse("serializer.encoding", "Encoding of Java's StringSerializer.", _ENCODING, default="UTF-8", origin="Java",
+           same=("UTF-8", "UTF8")),
+    refuse("key.serializer.encoding", "The same for keys.", _ENCODING, default="UTF-8", origin="Java",
+           same=("UTF-8", "UTF8")),
+    refuse("value.serializer.encoding", "The same for values.", _ENCODING, default="UTF-8", origin="Java",
+           same=("UTF-8", "UTF8")),
     # librdkafka: behaviour that is fixed here.
-    _row("socket.keepalive.enable", _RD, "TCP keep-alive.", "keep-alive is always on, as in Java", Flag(), True),
-    _row("socket.nagle.disable", _RD, "TCP_NODELAY.", "Nagle's algorithm is always off, as in Java", Flag(), True),
-    _row("api.version.request", _RD, "Ask brokers for their API versions.", "versions are always negotiated", Flag(),
-         True),
-    _row("topic.metadata.refresh.sparse", _RD, "Ask only for topics in use.", "only topics in use are asked for",
-         Flag(), True),
-    _row("enable.gapless.guarantee", _RD, "Stop at the first record that cannot be delivered.", "wait for each "
-         "future and stop at the first error, or use a transaction", Flag(), False),
-    _row("delivery.report.only.error", _RD, "Report failures only.", "ignore the results in on_delivery", Flag(),
-         False),
-    _row("broker.address.family", _RD, "IPv4 or IPv6 only.", "every address of a name is tried; write the wanted "
-         "address into bootstrap.servers", ANY_TEXT, "any"),
-    _row("queuing.strategy", _RD, "Order of the queue.", "records of a partition are sent in the order of send()",
-         ANY_TEXT, "fifo"),
-    _row("statistics.interval.ms", _RD, "Statistics callback.", "read Producer.metrics()", _ANY, 0),
+    refuse("socket.keepalive.enable", "TCP keep-alive.", "keep-alive is always on, as in Java", FLAG, default=True,
+           origin=_RD, same=(True,)),
+    refuse("socket.nagle.disable", "TCP_NODELAY.", "Nagle's algorithm is always off, as in Java", FLAG, default=True,
+           origin=_RD, same=(True,)),
+    refuse("api.version.request", "Ask brokers for their API versions.", "versions are always negotiated", FLAG,
+           default=True, origin=_RD, same=(True,)),
+    refuse("topic.metadata.refresh.sparse", "Ask only for topics in use.", "only topics in use are asked for", FLAG,
+           default=True, origin=_RD, same=(True,)),
+    refuse("enable.gapless.guarantee", "Stop at the first record that cannot be delivered.", "wait for each future "
+           "and stop at the first error, or use a transaction", FLAG, default=False, origin=_RD, same=(False,)),
+    refuse("delivery.report.only.error", "Report failures only.", "ignore the results in on_delivery", FLAG,
+           default=False, origin=_RD, same=(False,)),
+    refuse("broker.address.family", "IPv4 or IPv6 only.", "every address of a name is tried; write the wanted address "
+           "into bootstrap.servers", default="any", origin=_RD, same=("any",)),
+    refuse("queuing.strategy", "Order of the queue.", "records of a partition are sent in the order of send()",
+           default="fifo", origin=_RD, same=("fifo",)),
+    refuse("statistics.interval.ms", "Statistics callback.", "read Producer.metrics()", _ANY, default=0, origin=_RD,
+           same=(0,)),
     # librdkafka: other means to the same end.
-    _row("sticky.partitioning.linger.ms", _RD, "How long records without a key keep their partition.", "a partition "
-         "is kept for batch.size bytes; set batch.size"),
-    _row("socket.timeout.ms", _RD, "Wait for any answer.", "use request.timeout.ms"),
-    _row("socket.max.fails", _RD, "Number of failed requests before a connection is closed.", "a request that exceeds "
-         "request.timeout.ms closes its connection"),
-    _row("topic.metadata.refresh.fast.interval.ms", _RD, "Wait between urgent metadata requests.", "use "
-         "retry.backoff.ms"),
-    _row("topic.metadata.propagation.max.ms", _RD, "Wait for a new topic to appear.", "use max.block.ms"),
-    _row("broker.address.ttl", _RD, "How long resolved addresses are kept.", "names are resolved again when all "
-         "addresses have been tried"),
-    _row("api.version.request.timeout.ms", _RD, "Wait for API versions.", "use request.timeout.ms"),
-    _row("api.version.fallback.ms", _RD, "How long an old version is assumed.", "versions are always negotiated"),
-    _row("broker.version.fallback", _RD, "Version of old brokers.", "versions are always negotiated"),
-    _row("message.copy.max.bytes", _RD, "Size from which a message is not copied.", "batches are always passed by "
-         "reference"),
-    _row("receive.message.max.bytes", _RD, "Largest answer of a broker.", "answers are limited to about 100 MB"),
-    _row("queue.buffering.backpressure.threshold", _RD, "Unsent requests before batches grow.", "use linger.ms and "
-         "batch.size"),
-    _row("plugin.library.paths", _RD, "Plug-ins in C.", "pass Python objects as `interceptors`"),
-    _row("default.topic.config", _RD, "Options of topics.", "put its entries among the producer's options"),
-    _row("log_level", _RD, "Log level.", _LOGGING),
-    _row("debug", _RD, "Parts to log in detail.", _LOGGING),
-    _row("logger", _RD, "Where to log.", _LOGGING),
-    _row("error_cb", _RD, "Callback for errors.", _CALLBACK),
-    _row("stats_cb", _RD, "Callback for statistics.", "read Producer.metrics()"),
-    _row("throttle_cb", _RD, "Callback for throttling.", "read produce-throttle-time-avg in Producer.metrics()"),
-    _row("on_delivery", _RD, "Callback for every record.", _CALLBACK),
-    _row("dr_cb", _RD, "Callback for every record.", _CALLBACK),
+    refuse("sticky.partitioning.linger.ms", "How long records without a key keep their partition.", "a partition is "
+           "kept for batch.size bytes; set batch.size", origin=_RD),
+    refuse("socket.timeout.ms", "Wait for any answer.", "use request.timeout.ms", origin=_RD),
+    refuse("socket.max.fails", "Number of failed requests before a connection is closed.", "a request that exceeds "
+           "request.timeout.ms closes its connection", origin=_RD),
+    refuse("topic.metadata.refresh.fast.interval.ms", "Wait between urgent metadata requests.", "use retry.backoff.ms",
+           origin=_RD),
+    refuse("topic.metadata.propagation.max.ms", "Wait for a new topic to appear.", "use max.block.ms", origin=_RD),
+    refuse("broker.address.ttl", "How long resolved addresses are kept.", "names are resolved again when all "
+           "addresses have been tried", origin=_RD),
+    refuse("api.version.request.timeout.ms", "Wait for API versions.", "use request.timeout.ms", origin=_RD),
+    refuse("api.version.fallback.ms", "How long an old version is assumed.", "versions are always negotiated",
+           origin=_RD),
+    refuse("broker.version.fallback", "Version of old brokers.", "versions are always negotiated", origin=_RD),
+    refuse("message.copy.max.bytes", "Size from which a message is not copied.", "batches are always passed by "
+           "reference", origin=_RD),
+    refuse("receive.message.max.bytes", "Largest answer of a broker.", "answers are limited to about 100 MB",
+           origin=_RD),
+    refuse("queue.buffering.backpressure.threshold", "Unsent requests before batches grow.", "use linger.ms and "
+           "batch.size", origin=_RD),
+    refuse("plugin.library.paths", "Plug-ins in C.", "pass Python objects as `interceptors`", origin=_RD),
+    refuse("default.topic.config", "Options of topics.", "put its entries among the producer's options", origin=_RD),
+    refuse("log_level", "Log level.", _LOGGING, origin=_RD),
+    refuse("debug", "Parts to log in detail.", _LOGGING, origin=_RD),
+    refuse("logger", "Where to log.", _LOGGING, origin=_RD),
+    refuse("error_cb", "Callback for errors.", _CALLBACK, origin=_RD),
+    refuse("stats_cb", "Callback for statistics.", "read Producer.metrics()", origin=_RD),
+    refuse("throttle_cb", "Callback for throttling.", "read produce-throttle-time-avg in Producer.metrics()",
+           origin=_RD),
+    refuse("on_delivery", "Callback for every record.", _CALLBACK, origin=_RD),
+    refuse("dr_cb", "Callback for every record.", _CALLBACK, origin=_RD),
 )  # fmt: skip
 FOREIGN_OPTIONS: dict[str, Option] = {row.name: row for row in _ROWS}
 

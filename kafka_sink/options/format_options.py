@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafka_sink.frozen import frozen
-from kafka_sink.options.producer_options import ProducerOptions
+from kafka_sink.options.security_options import SecurityOptions
 
 if TYPE_CHECKING:
     from kafka_sink.formats.registry.resolution import SchemaQuery
@@ -27,13 +27,13 @@ class RegistryOptions:
     """A field with the name of an option has its value. `credentials` is one of the sources above, or None: no
     authentication.
 
-    `login` holds options for TLS and token endpoints, with the producer's names; `kafka` the producer's own options, if
-    its credentials are used here, too.
+    `login` is how the registry and a token endpoint are reached; `kafka` the same of the brokers, if their credentials
+    are used here, too.
     """
 
     url: tuple[str, ...]
-    login: ProducerOptions
-    kafka: ProducerOptions | None
+    login: SecurityOptions
+    kafka: SecurityOptions | None
     context: str | None
     credentials: str | None
     basic_auth_user_info: str | None = field(repr=False)

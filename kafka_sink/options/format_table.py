@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import OPTION_INVALID, OPTIONS_CONTRADICT
 from kafka_sink.formats.registry.framing import FRAMINGS, PREFIX
 from kafka_sink.formats.registry.request import LATEST
 from kafka_sink.formats.registry.subject import STRATEGIES, TOPIC_NAME
 from kafka_sink.frozen import frozen
-from kafka_sink.options.format_names import BARE, EVERY_COLUMN, FORMATS, REGISTRY, SIDES
+from kafka_sink.options.format_names import BARE, EVERY_COLUMN, FORMAT_ALIASES, FORMATS, REGISTRY, SIDES, SSL
 from kafka_sink.options.format_options import (
     CUSTOM,
     IGNORE,
@@ -23,16 +24,17 @@ from kafka_sink.options.format_options import (
     STATIC_TOKEN,
     USER_INFO,
 )
-from kafka_sink.options.option import Option
+from kafka_sink.options.option import Alias, Chapter, Needs, Option
 from kafka_sink.options.values import (
+    AS_GIVEN,
+    FLAG,
     FUNCTION_NAME,
+    INT,
     NOT_EMPTY,
     SECRET,
     Choice,
     Converted,
-    Flag,
     Names,
-    Rule,
     Whole,
     parse_web_address,
     pattern,
@@ -98,100 +100,120 @@ _IDENTITY = Converted("the id of a schema, a whole number, or its GUID", _identi
 _VERSION = Converted("the number of a version, from 1, or latest", _version)
 _CONTEXT_NAME = Converted("the name of a context: letters, digits, dots, underscores and hyphens", _context)
 
-
-def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:
-    return Option(name, rule, meaning, default)
-
-
-def _text(name: str, meaning: str) -> Option:
-    return Option(name, NOT_EMPTY, meaning)
+BASIC, BEARER = f"{REGISTRY}basic.auth.", f"{REGISTRY}bearer.auth."
+SOURCE = f"{BEARER}credentials.source"
 
 
-def _secret(name: str, meaning: str) -> Option:
-    return Option(name, SECRET, meaning)
+def _of_source(source: str) -> Needs:
+    """For what a source of tokens needs, and no other one."""
+    return Needs((f"{SOURCE}={source}",), "{needed} is not set, and only it needs {name}", OPTION_INVALID)
 
 
 _FORMATS = (
-    _row("value.format", None, Choice(FORMATS), "How values are written. avro, protobuf and json-schema: with a "
-         "schema, and with the schema id for readers of the registry. json: like to_json, except for times and some "
-         "numbers. string and binary: the column unchanged. Not set: a string or binary column unchanged."),
-    _row("value.columns", None, Names("column names separated by commas, or *"), "The columns that form the record; "
-         f"{EVERY_COLUMN}: all columns but key, value, topic, partition, headers and timestamp. Not set: the column "
-         "value; without such a column, the same as *."),
-    _text("value.record.name", "The name, with its namespace, of a schema that is derived from the columns (default: "
-          "topLevelRecord, as in Spark). In Protobuf, the message of the schema to write (default: the first)."),
-    _row("key.format", None, Choice(FORMATS), "How the column key is written; see value.format."),
-    _text("key.record.name", "See value.record.name."),
+    Option("value.format", Choice(FORMATS), "How values are written. avro, protobuf and json-schema: with a schema, "
+           "and with the schema id for readers of the registry. json: like to_json, except for times and some numbers. "
+           "string and binary: the column unchanged. Not set: a string or binary column unchanged.", example="avro"),
+    Option("value.columns", Names("column names separated by commas, or *"), "The columns that form the record; "
+           f"{EVERY_COLUMN}: all columns but key, value, topic, partition, headers and timestamp. Not set: the column "
+           "value; without such a column, the same as *.",
+           needs=Needs(("value.format",), "value.columns needs value.format: it says what is made of the columns"),
+           example="id,amount,currency"),
+    Option("value.record.name", NOT_EMPTY, "The name, with its namespace, of a schema that is derived from the columns "
+           "(default: topLevelRecord, as in Spark). In Protobuf, the message of the schema to write (default: the "
+           "first)."),
+    Option("key.format", Choice(FORMATS), "How the column key is written; see value.format."),
+    Option("key.record.name", NOT_EMPTY, "See value.record.name."),
 )  # fmt: skip
 
-_REGISTRY = (
-    # How it is reached.
-    _row(f"{REGISTRY}url", None, Urls(), "URLs of the schema registry, tried one after the other. Only the driver "
-         "sends requests to it, while a write is planned; executors do not."),
-    _row(f"{REGISTRY}context", None, _CONTEXT_NAME, "The context of all subjects that do not name a context."),
-    _row(f"{REGISTRY}http.connect.timeout.ms", 10_000, Whole(1), "Maximum time to connect."),
-    _row(f"{REGISTRY}http.read.timeout.ms", 10_000, Whole(1), "Maximum wait for a response."),
-    _row(f"{REGISTRY}max.retries", 3, Whole(0, 100), "How often all URLs are tried again if none answered, or if the "
-         "answer was 408, 429, 500, 502, 503 or 504."),
-    _row(f"{REGISTRY}retries.wait.ms", 1_000, Whole(0), "Wait before the first retry. It doubles each time, and a "
-         "Retry-After header can require more."),
-    _row(f"{REGISTRY}retries.max.wait.ms", 20_000, Whole(0), "Maximum wait before a retry."),
-    _row(f"{REGISTRY}latest.cache.ttl.sec", -1, Whole(0, besides=-1), "How long a planning process caches the latest "
-         "version of a subject; -1: as long as the process runs. All other answers of a registry never change."),
-    # Logins.
-    _row(f"{REGISTRY}allow.plaintext.credentials", False, Flag(), "Allow credentials to be sent to another host over "
-         "http://. false: they are refused."),
-    _row(f"{REGISTRY}basic.auth.credentials.source", None, Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: the "
-         "credentials of basic.auth.user.info; the default if that option is set. SASL_INHERIT: user and password of "
-         "the connection to Kafka."),
-    _secret(f"{REGISTRY}basic.auth.user.info", "user:password, or API key:secret."),
-    _row(f"{REGISTRY}bearer.auth.credentials.source", None,
-         Choice((STATIC_TOKEN, OAUTHBEARER, SASL_OAUTHBEARER_INHERIT, CUSTOM)), "STATIC_TOKEN: bearer.auth.token. "
-         "OAUTHBEARER: tokens from bearer.auth.issuer.endpoint.url. SASL_OAUTHBEARER_INHERIT: tokens of the connection "
-         "to Kafka. CUSTOM: tokens from bearer.auth.token.provider."),
-    _secret(f"{REGISTRY}bearer.auth.token", "A token that stays valid for as long as the query plans batches."),
-    _text(f"{REGISTRY}bearer.auth.issuer.endpoint.url", "URL of the token endpoint for client id and secret. https, or "
-          "http for an address of this host."),
-    _text(f"{REGISTRY}bearer.auth.client.id", "OAUTHBEARER: client id."),
-    _secret(f"{REGISTRY}bearer.auth.client.secret", "OAUTHBEARER: client secret."),
-    _text(f"{REGISTRY}bearer.auth.scope", "OAUTHBEARER: scope to request."),
-    _row(f"{REGISTRY}bearer.auth.token.provider", None, FUNCTION_NAME, "CUSTOM: a function without arguments that "
-         "returns the token as text. It is called on the driver."),
-    _row(f"{REGISTRY}bearer.auth.logical.cluster", None, _VISIBLE, "Confluent Cloud: id of the registry's cluster, "
-         "sent as the header target-sr-cluster."),
-    _row(f"{REGISTRY}bearer.auth.identity.pool.id", None, _VISIBLE, "Confluent Cloud: id of the identity pool, sent as "
-         "the header Confluent-Identity-Pool-Id."),
-    # Which schema.
-    _row("auto.register.schemas", False, Flag(), "Register the schema under its subject if it is missing. The registry "
-         "refuses an incompatible schema before any task runs."),
-    _row("use.latest.version", False, Flag(), "Write with the latest version of the subject; columns are matched to "
-         "its fields by name."),
-    _row("normalize.schemas", False, Flag(), "Let the registry normalize schemas, so that their spelling does not "
-         "matter."),
-    _row("schema.rules", REFUSE, Choice((REFUSE, IGNORE)), "Data contracts: the sink applies no rules of a schema. "
-         "refuse: a schema with active rules for writers (domain and encoding rules of the modes WRITE and WRITEREAD) "
-         "is an error that names them. ignore: rows are written as they are, and the log says so once."),
+# Which schema, for key and value.
+_SCHEMAS = (
+    Option("auto.register.schemas", FLAG, "Register the schema under its subject if it is missing. The registry "
+           "refuses an incompatible schema before any task runs.", default=False),
+    Option("use.latest.version", FLAG, "Write with the latest version of the subject; columns are matched to its "
+           "fields by name.", default=False),
+    Option("normalize.schemas", FLAG, "Let the registry normalize schemas, so that their spelling does not matter.",
+           default=False),
+    Option("schema.rules", Choice((REFUSE, IGNORE)), "Data contracts: the sink applies no rules of a schema. refuse: a "
+           "schema with active rules for writers (domain and encoding rules of the modes WRITE and WRITEREAD) is an "
+           "error that names them. ignore: rows are written as they are, and the log says so once.", default=REFUSE),
 )  # fmt: skip
 
 
 def _rows_of(side: str) -> tuple[Option, ...]:
     return (
-        _text(f"{side}.schema", f"The schema of the {side}: its text, or the name of a file that contains it. The "
-              "file is searched like other files."),
-        _row(f"{side}.schema.id", None, _IDENTITY, "The id or GUID of a registered schema. If "
-             f"{side}.schema is also set, the registry is asked for rules only, and without a registry nobody is."),
-        _row(f"{side}.schema.version", None, _VERSION, "Write with this version of the subject."),
-        _row(f"{side}.subject.name.strategy", TOPIC_NAME, _STRATEGY, "How the subject is named: by the topic, the "
-             "record, or both."),
-        _text(f"{side}.subject.name", "The subject itself, in place of a strategy. :.context:subject is a subject in a "
-              "context."),
-        _row(f"{side}.schema.framing", PREFIX, Choice(FRAMINGS), "How a reader finds the schema; see docs/schemas.md."),
+        Option(f"{side}.schema", NOT_EMPTY, f"The schema of the {side}: its text, or the name of a file that contains "
+               "it. The file is searched like other files."),
+        Option(f"{side}.schema.id", _IDENTITY, f"The id or GUID of a registered schema. If {side}.schema is also set, "
+               "the registry is asked for rules only, and without a registry nobody is."),
+        Option(f"{side}.schema.version", _VERSION, "Write with this version of the subject."),
+        Option(f"{side}.subject.name.strategy", _STRATEGY, "How the subject is named: by the topic, the record, or "
+               "both.", default=TOPIC_NAME),
+        Option(f"{side}.subject.name", NOT_EMPTY, "The subject itself, in place of a strategy. :.context:subject is a "
+               "subject in a context."),
+        Option(f"{side}.schema.framing", Choice(FRAMINGS), "How a reader finds the schema; see docs/schemas.md.",
+               default=PREFIX),
     )  # fmt: skip
 
 
+_REGISTRY = (
+    Option(f"{REGISTRY}url", Urls(), "URLs of the schema registry, tried one after the other. Only the driver sends "
+           "requests to it, while a write is planned; executors do not.", example="https://registry:8081"),
+    Option(f"{REGISTRY}context", _CONTEXT_NAME, "The context of all subjects that do not name a context."),
+    Option(f"{REGISTRY}http.connect.timeout.ms", Whole(1), "Maximum time to connect.", default=10_000),
+    Option(f"{REGISTRY}http.read.timeout.ms", Whole(1), "Maximum wait for a response.", default=10_000),
+    Option(f"{REGISTRY}max.retries", Whole(0, 100), "How often all URLs are tried again if none answered, or if the "
+           "answer was 408, 429, 500, 502, 503 or 504.", default=3),
+    Option(f"{REGISTRY}retries.wait.ms", INT, "Wait before the first retry. It doubles each time, and a Retry-After "
+           "header can require more.", default=1_000),
+    Option(f"{REGISTRY}retries.max.wait.ms", INT, "Maximum wait before a retry.", default=20_000),
+    Option(f"{REGISTRY}latest.cache.ttl.sec", Whole(0, besides=-1), "How long a planning process caches the latest "
+           "version of a subject; -1: as long as the process runs. All other answers of a registry never change.",
+           default=-1),
+    Option(f"{REGISTRY}allow.plaintext.credentials", FLAG, "Allow credentials to be sent to another host over http://. "
+           "false: they are refused.", default=False),
+    Option(f"{BASIC}credentials.source", Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: the credentials "
+           "of basic.auth.user.info; the default if that option is set. SASL_INHERIT: user and password of the "
+           "connection to Kafka."),
+    Option(f"{BASIC}user.info", SECRET, "user:password, or API key:secret.",
+           example="${env:REGISTRY_KEY}:${env:REGISTRY_SECRET}"),
+    Option(SOURCE,
+           Choice((STATIC_TOKEN, OAUTHBEARER, SASL_OAUTHBEARER_INHERIT, CUSTOM)), "STATIC_TOKEN: bearer.auth.token. "
+           "OAUTHBEARER: tokens from bearer.auth.issuer.endpoint.url. SASL_OAUTHBEARER_INHERIT: tokens of the "
+           "connection to Kafka. CUSTOM: tokens from bearer.auth.token.provider."),
+    Option(f"{BEARER}token", SECRET, "A token that stays valid for as long as the query plans batches.",
+           needs=_of_source(STATIC_TOKEN)),
+    Option(f"{BEARER}issuer.endpoint.url", NOT_EMPTY, "URL of the token endpoint for client id and "
+           "secret. https, or http for an address of this host.", needs=_of_source(OAUTHBEARER)),
+    Option(f"{BEARER}client.id", NOT_EMPTY, "OAUTHBEARER: client id.", needs=_of_source(OAUTHBEARER)),
+    Option(f"{BEARER}client.secret", SECRET, "OAUTHBEARER: client secret.",
+           needs=_of_source(OAUTHBEARER)),
+    Option(f"{BEARER}scope", NOT_EMPTY, "OAUTHBEARER: scope to request.",
+           needs=Needs((f"{SOURCE}={OAUTHBEARER}",), "{name} is for {needed}", OPTIONS_CONTRADICT)),
+    Option(f"{BEARER}token.provider", FUNCTION_NAME, "CUSTOM: a function without arguments that returns "
+           "the token as text. It is called on the driver.", needs=_of_source(CUSTOM)),
+    Option(f"{BEARER}logical.cluster", _VISIBLE, "Confluent Cloud: id of the registry's cluster, sent as "
+           "the header target-sr-cluster."),
+    Option(f"{BEARER}identity.pool.id", _VISIBLE, "Confluent Cloud: id of the identity pool, sent as the "
+           "header Confluent-Identity-Pool-Id."),
+)  # fmt: skip
+
+# Parsed by the producer's rules.
+TLS_OPTION = Option(f"{SSL}NAME", AS_GIVEN, "Every option for TLS of a connection to Kafka, such as "
+                    f"{SSL}truststore.location.", example=f"{SSL}truststore.location=/etc/registry/ca.pem")  # fmt: skip
+
+FORMAT_CHAPTERS: Mapping[Chapter, tuple[Option, ...]] = {
+    Chapter.FORMATS: (*_FORMATS, *_SCHEMAS, *_rows_of("value"), *_rows_of("key")),
+    Chapter.REGISTRY: (*_REGISTRY, TLS_OPTION),
+}
 FORMAT_OPTIONS: Mapping[str, Option] = {row.name: row for row in _FORMATS}
-REGISTRY_OPTIONS: Mapping[str, Option] = {row.name: row for rows in (_REGISTRY, *map(_rows_of, SIDES)) for row in rows}
+REGISTRY_OPTIONS: Mapping[str, Option] = {
+    row.name: row for rows in (_REGISTRY, _SCHEMAS, *map(_rows_of, SIDES)) for row in rows
+}
 # Confluent's clients accept some with and without the prefix.
 REGISTRY_ALIASES: Mapping[str, str] = {
     name.removeprefix(REGISTRY): name for name in REGISTRY_OPTIONS if name.removeprefix(REGISTRY).startswith(BARE)
+}
+ALIASES: Mapping[str, Alias] = {
+    **{name: Alias(name, target, "Spark") for name, target in FORMAT_ALIASES.items()},
+    **{name: Alias(name, target, "Confluent") for name, target in REGISTRY_ALIASES.items()},
 }

@@ -1,32 +1,25 @@
-"""Constant headers and CloudEvents: the options as rows, and parsing them into `EnvelopeOptions`."""
+"""The options of constant headers and CloudEvents -> `EnvelopeOptions`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import EVENT_OPTION, HEADER_OPTION
+from kafka_sink.options.engine import Table, fill, read
+from kafka_sink.options.envelope_table import ENVELOPE_OPTIONS, check_attribute_name
 from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
-from kafka_sink.options.option import Option
-from kafka_sink.options.parse import OptionProblems
 from kafka_sink.options.sink_options import (
     BINARY_MODE,
     CLOUDEVENTS,
     COLUMN,
     HEADER,
-    PLACEHOLDER,
     STRUCTURED_MODE,
     TRACEPARENT,
     EnvelopeOptions,
 )
-from kafka_sink.options.values import ANY_TEXT, NOT_EMPTY, Choice
 
-PLACEHOLDERS = ("query.id", "batch.id")
 REQUIRED = ("type", "source")
-# Attributes that the user cannot set.
-_FIXED = {"specversion": "it is 1.0", "data": "it is the value", "data_base64": "it is the value"}
-_ATTRIBUTE = re.compile(r"[a-z0-9]+")
 _CONTENT_TYPES = {
     AVRO: "application/avro",
     PROTOBUF: "application/protobuf",
@@ -34,58 +27,29 @@ _CONTENT_TYPES = {
     JSON_SCHEMA: "application/json",
 }
 
-_MODE = Choice((BINARY_MODE, STRUCTURED_MODE))
-# NAME is chosen by the user.
-ENVELOPE_OPTIONS = (
-    Option("header.NAME", ANY_TEXT, "A header of every record, after those of the column headers. ${query.id} and "
-           "${batch.id} are replaced by the sink's names of query and batch: in a stream, Spark's query id and the "
-           "number of the micro-batch. Spark converts option names to lower case, including NAME."),
-    Option("cloudevents", _MODE, "Records are CloudEvents 1.0. binary: the attributes are headers ce_NAME, the value "
-           "is the data. structured: the value is a JSON object with attributes and data; the data is the JSON of "
-           "value.format=json, or of a column value."),
-    Option("cloudevents.NAME", NOT_EMPTY, "An attribute of every event, with the placeholders of header.NAME. type and "
-           "source are required, here or from a column. id defaults to a combination of query, batch, Spark partition "
-           "and row, which names one row only with exactly-once delivery. datacontenttype defaults to that of "
-           "value.format, otherwise to application/json in structured mode."),
-    Option("cloudevents.NAME.column", NOT_EMPTY, "The column with the attribute: string, whole number, boolean or "
-           "timestamp. If it is null, the row does not have the attribute; record.errors handles a row without id, "
-           "type or source. The column is also part of the value, unless value.columns leaves it out."),
-)  # fmt: skip
-
 
 def parse_envelope_options(
     settings: Mapping[str, str], value_format: str | None, trace_column: str | None, trace_of_task: bool
 ) -> EnvelopeOptions:
     """`trace_column` and `trace_of_task` are the options traceparent.column and traceparent.task."""
-    problems = OptionProblems()
-    headers: dict[str, str] = {}
-    attributes: dict[str, str] = {}
-    columns: dict[str, str] = {}
-    mode = None
-    for name, text in sorted(settings.items()):
-        if name == CLOUDEVENTS:
-            mode = problems.attempt(_MODE.parse, name, text)
-        elif name.startswith(HEADER):
-            problems.attempt(_take_header, headers, name, text)
-        elif name.endswith(COLUMN) and name != f"{CLOUDEVENTS}{COLUMN}":  # that one is the attribute called column
-            problems.attempt(_take_column, columns, name, text)
-        else:
-            problems.attempt(_take_attribute, attributes, name, text)
+    draft = read(_ENVELOPE, dict(sorted(settings.items())))
+    found = fill(EnvelopeOptions, ENVELOPE_OPTIONS, draft)
+    mode, headers = found["mode"], dict(found["headers"])
+    attributes, columns = (
+        {name for name, value in found[each] if value} for each in ("attributes", "attribute_columns")
+    )
     against = _find_contradictions(mode, attributes, columns, value_format)
-    problems.found += [ConfigError(text, EVENT_OPTION) for text in against]
+    draft.found += [ConfigError(text, EVENT_OPTION) for text in against]
     if TRACEPARENT in headers and (trace_column is not None or trace_of_task):
         other = f"{TRACEPARENT}.task" if trace_column is None else f"{TRACEPARENT}{COLUMN}"
         text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"
-        problems.found.append(ConfigError(text, HEADER_OPTION))
-    problems.raise_any()
+        draft.found.append(ConfigError(text, HEADER_OPTION))
+    draft.raise_any()
     content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)
     if mode == STRUCTURED_MODE and content_type is None:
         content_type = "application/json"
     return EnvelopeOptions(
-        headers=tuple(headers.items()),
-        mode=mode,
-        attributes=tuple(attributes.items()),
-        attribute_columns=tuple(columns.items()),
+        **found,
         content_type=content_type,
         has_own_json=value_format == JSON,
         traceparent_column=trace_column,
@@ -119,33 +83,12 @@ def _find_contradictions(
     return problems
 
 
-def _take_header(headers: dict[str, str], name: str, text: str) -> None:
-    header = name.removeprefix(HEADER)
-    if not header:
-        raise ConfigError(f"{name}: a header needs a name, as in {HEADER}source", HEADER_OPTION)
-    headers[header] = _check_placeholders(name, text)
+def _explain_unknown(name: str) -> ConfigError:
+    """Of the two prefixes without a name."""
+    if name == HEADER:
+        return ConfigError(f"{name}: a header needs a name, as in {HEADER}source", HEADER_OPTION)
+    check_attribute_name(name, name)
+    raise AssertionError("an attribute without a name has been refused")
 
 
-def _take_column(columns: dict[str, str], name: str, text: str) -> None:
-    columns[_parse_attribute_name(name.removesuffix(COLUMN), name)] = NOT_EMPTY.parse(name, text)
-
-
-def _take_attribute(attributes: dict[str, str], name: str, text: str) -> None:
-    attributes[_parse_attribute_name(name, name)] = _check_placeholders(name, NOT_EMPTY.parse(name, text))
-
-
-def _parse_attribute_name(name: str, option: str) -> str:
-    attribute = name.removeprefix(f"{CLOUDEVENTS}.")
-    if attribute in _FIXED:
-        raise ConfigError(f"{option} cannot be set: {_FIXED[attribute]}", EVENT_OPTION)
-    if not _ATTRIBUTE.fullmatch(attribute):
-        raise ConfigError(f"{option}: names of attributes are made of small letters and digits", EVENT_OPTION)
-    return attribute
-
-
-def _check_placeholders(option: str, text: str) -> str:
-    for name in PLACEHOLDER.findall(text):
-        if name not in PLACEHOLDERS:
-            known = " and ".join(f"${{{each}}}" for each in PLACEHOLDERS)
-            raise ConfigError(f"{option}: ${{{name}}} is no placeholder; there are {known}", HEADER_OPTION)
-    return text
+_ENVELOPE = Table(ENVELOPE_OPTIONS, _explain_unknown)

@@ -1,14 +1,14 @@
 """The options of formats, schemas and the registry -> `FormatOptions`.
 
-TLS and token endpoints are parsed by the producer's rules: `schema.registry.ssl.truststore.location` is its
-`ssl.truststore.location`.
+TLS and token endpoints have the producer's options: `schema.registry.ssl.truststore.location` is its
+`ssl.truststore.location`. `needs` in the rows of `format_table.py` has the simple rules over several options; the
+others are functions here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import SCHEMA_MISSING
@@ -17,16 +17,8 @@ from kafka_sink.formats.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.formats.registry.request import LATEST
 from kafka_sink.formats.registry.resolution import SchemaQuery
 from kafka_sink.formats.registry.subject import add_context
-from kafka_sink.options.format_names import (
-    EVERY_COLUMN,
-    FORMAT_ALIASES,
-    JSON_SCHEMA,
-    PROTOBUF,
-    REGISTRY,
-    SIDES,
-    SSL,
-    WITH_SCHEMA,
-)
+from kafka_sink.options.engine import Draft, Table, check_needs, fill, read, suggest_name
+from kafka_sink.options.format_names import EVERY_COLUMN, JSON_SCHEMA, PROTOBUF, REGISTRY, SIDES, SSL, WITH_SCHEMA
 from kafka_sink.options.format_options import (
     CUSTOM,
     IGNORE,
@@ -39,236 +31,91 @@ from kafka_sink.options.format_options import (
     RegistryOptions,
     SideFormat,
 )
-from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
-from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.values import contradiction_error, missing_error, two_values_error
+from kafka_sink.options.format_table import ALIASES, BASIC, BEARER, FORMAT_OPTIONS, REGISTRY_OPTIONS, SOURCE, TLS_OPTION
+from kafka_sink.options.parse import parse_for_edge, parse_security_options
+from kafka_sink.options.security_options import SecurityOptions
+from kafka_sink.options.values import contradiction_error, missing_error
 from kafka_sink.security.mechanisms import WITH_PASSWORD
 from kafka_sink.security.this_host import is_url_of_this_host
 
-_OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
-_ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
-_BASIC, _BEARER = f"{REGISTRY}basic.auth.", f"{REGISTRY}bearer.auth."
-# Options of each token source; all but the scope are required.
-_NEEDS: Mapping[str, tuple[str, ...]] = {
-    STATIC_TOKEN: ("token",),
-    OAUTHBEARER: ("issuer.endpoint.url", "client.id", "client.secret"),
-    CUSTOM: ("token.provider",),
-    SASL_OAUTHBEARER_INHERIT: (),
+# The producer's options for what a token of the registry needs.
+_OF_TOKENS = {
+    "issuer.endpoint.url": "token.endpoint.url",
+    "client.id": "client.credentials.client.id",
+    "client.secret": "client.credentials.client.secret",
+    "scope": "scope",
+    "token.provider": "token.provider",
 }
-_OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.credentials.client.id",
-              "client.secret": "client.credentials.client.secret", "scope": "scope",
-              "token.provider": "token.provider"}  # fmt: skip
 
 
-def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> FormatOptions:
-    """`settings`: those for which `is_format_option` is true. `kafka`: options of the Kafka connection."""
-    problems = OptionProblems()
-    values, named, of_tls = _parse_values(settings, problems)
-    problems.raise_any()
-    if values["auto.register.schemas"] and values["use.latest.version"]:
-        problems.found.append(contradiction_error("auto.register.schemas", "use.latest.version"))
-    problems.attempt(_fill_credentials_source, values)
+def parse_format_options(settings: Mapping[str, str], kafka: SecurityOptions) -> FormatOptions:
+    """`settings`: those for which `is_format_option` is true. `kafka`: how brokers are reached, which a registry may
+    inherit."""
+    draft = read(_FORMATS, settings)
+    draft.raise_any()
+    draft.attempt(check_contradictions, draft)
+    draft.attempt(fill_credentials_source, draft)
     for side in SIDES:
-        problems.attempt(_check_identity, side, values)
-    problems.raise_any()
-    registry: RegistryOptions | None = None
-    notices: tuple[str, ...] = ()
-    if values[f"{REGISTRY}url"] is None:
-        problems.attempt(_check_without_registry, values, named)
+        draft.attempt(check_identity, draft, side)
+    check_needs(REGISTRY_OPTIONS, draft)
+    draft.raise_any()
+    registry = None
+    if draft.values[f"{REGISTRY}url"] is None:
+        draft.attempt(check_without_registry, draft)
     else:
-        registry, notices = problems.attempt(_make_registry_options, values, of_tls, kafka) or (None, ())
+        registry = draft.attempt(_make_registry_options, draft, kafka)
+    check_needs(FORMAT_OPTIONS, draft)
     for side in SIDES:
-        problems.attempt(_check_side, side, values, named)
-    problems.raise_any()
-    if registry is not None and not any(values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
+        draft.attempt(check_side, draft, side)
+    draft.raise_any()
+    if registry is not None and not any(draft.values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
         raise missing_error(
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}"
         )
-    value, key = (_make_side_format(side, values) for side in SIDES)
-    return FormatOptions(registry, value, key, notices)
+    value, key = (_make_side_format(draft, side) for side in SIDES)
+    return FormatOptions(registry, value, key, tuple(draft.notices))
 
 
-def _parse_values(
-    settings: Mapping[str, str], problems: OptionProblems
-) -> tuple[dict[str, Any], list[str], dict[str, str]]:
-    """Values by canonical name; the names that were given; and the options for TLS."""
-    values: dict[str, Any] = {name: option.default for name, option in _OPTIONS.items()}
-    given: dict[str, str] = {}
-    of_tls: dict[str, str] = {}
-    for name, text in settings.items():
-        canonical = _ALIASES.get(name, name)
-        if given.setdefault(canonical, text) != text:
-            problems.found.append(two_values_error(name, canonical))
-        elif canonical in _OPTIONS:
-            values[canonical] = problems.attempt(_OPTIONS[canonical].rule.parse, canonical, text)
-        elif canonical.startswith(SSL):
-            of_tls[canonical.removeprefix(REGISTRY)] = text
-        else:
-            hint = suggest_name(name, REGISTRY_OPTIONS)
-            problems.found.append(ConfigError(f"{name!r} is not an option of this sink{hint}", OPTION_UNKNOWN))
-    return values, list(given), of_tls
-
-
-def _check_side(side: str, values: Mapping[str, Any], given: list[str]) -> None:
-    chosen = values[f"{side}.format"]
-    columns = values.get(f"{side}.columns")
-    if columns is not None and chosen is None:
-        raise missing_error(f"{side}.columns needs {side}.format: it says what is made of the columns")
-    if columns is not None and EVERY_COLUMN in columns and len(columns) > 1:
-        raise ConfigError(f"{side}.columns is either {EVERY_COLUMN} or a list of names", OPTIONS_CONTRADICT)
-    if columns is not None and (not columns or len(set(columns)) < len(columns)):
-        raise ConfigError(f"{side}.columns names no column, or one twice", OPTIONS_CONTRADICT)
-    if chosen not in WITH_SCHEMA:
-        named = [name for name in given if name.startswith((f"{side}.schema", f"{side}.subject"))]
-        if named or values[f"{side}.record.name"] is not None:
-            name = named[0] if named else f"{side}.record.name"
-            formats = ", ".join(sorted(WITH_SCHEMA))
-            raise missing_error(f"{name} needs {side}.format to be one of {formats}, and it is {chosen or 'not set'}")
-    is_named = any(values[f"{side}.schema{part}"] is not None for part in ("", ".id", ".version"))
-    has_schema = is_named or values["use.latest.version"]
-    if chosen == PROTOBUF and not has_schema:
-        raise ConfigError(
-            f"{side}.format={PROTOBUF} needs a schema, since field numbers cannot be made from columns: {side}.schema, "
-            f"{side}.schema.id, {side}.schema.version or use.latest.version=true",
-            SCHEMA_MISSING,
-        )
-    if chosen == JSON_SCHEMA and values[f"{side}.record.name"] is not None and has_schema:
-        raise ConfigError(
-            f"{side}.record.name is the title of a schema that is made from the columns; here one is given",
-            OPTIONS_CONTRADICT,
-        )
-
-
-def _fill_credentials_source(values: dict[str, Any]) -> None:
-    """Fills in the source of credentials if other options imply it."""
-    basic, bearer = f"{_BASIC}credentials.source", f"{_BEARER}credentials.source"
-    user_info = values[f"{_BASIC}user.info"]
-    if user_info is not None and values[basic] is None:
-        values[basic] = USER_INFO
-    if values[f"{_BEARER}token"] is not None and values[bearer] is None:
-        values[bearer] = STATIC_TOKEN
-    if values[basic] is not None and values[bearer] is not None:
-        raise contradiction_error(f"{_BASIC}*", f"{_BEARER}*")
-    if (values[basic] == USER_INFO) != (user_info is not None):
-        raise missing_error(f"{basic}={USER_INFO} and {_BASIC}user.info belong together")
-    if user_info is not None and ":" not in user_info and "${" not in user_info:
-        raise ConfigError(f"{_BASIC}user.info is not valid: expected user:password")
-    chosen = values[bearer]
-    for source, names in _NEEDS.items():
-        for each in names:
-            if (values[_BEARER + each] is None) == (source == chosen):
-                said = "needs" if source == chosen else "is not set, and only it needs"
-                raise ConfigError(f"{bearer}={source} {said} {_BEARER}{each}")
-    if chosen != OAUTHBEARER and values[f"{_BEARER}scope"] is not None:
-        raise ConfigError(f"{_BEARER}scope is for {bearer}={OAUTHBEARER}", OPTIONS_CONTRADICT)
-
-
-def _make_registry_options(
-    values: dict[str, Any], of_tls: Mapping[str, str], kafka: ProducerOptions
-) -> tuple[RegistryOptions, tuple[str, ...]]:
-    urls = values[f"{REGISTRY}url"]
-    credentials = values[f"{_BASIC}credentials.source"] or values[f"{_BEARER}credentials.source"]
-    is_encrypted = all(url.startswith("https:") for url in urls)
-    login = _parse_login(values, of_tls, credentials)
-    _check_inherited(credentials, kafka)
-    notices = list(login.notices)
+def _make_registry_options(draft: Draft, kafka: SecurityOptions) -> RegistryOptions:
+    values = draft.values
+    urls, of_tls = values[f"{REGISTRY}url"], values[TLS_OPTION.name]
+    credentials = values[f"{BASIC}credentials.source"] or values[SOURCE]
+    login = _parse_login(draft, of_tls, credentials)
+    check_inherited(credentials, kafka)
     if of_tls and not any(url.startswith("https:") for url in urls):
-        notices.append(f"{SSL}* has no effect: no address of {REGISTRY}url begins with https://")
-    if credentials not in _NEEDS:
-        of_cloud = [f"{_BEARER}{each}" for each in ("logical.cluster", "identity.pool.id")]
-        notices += [f"{name} has no effect without a bearer token" for name in of_cloud if values[name] is not None]
-    if credentials is not None and not is_encrypted:
-        _check_plaintext_credentials(urls, values[f"{REGISTRY}allow.plaintext.credentials"])
-        notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
-    options = RegistryOptions(
-        **select_fields(RegistryOptions, values, REGISTRY),
+        draft.notices.append(f"{SSL}* has no effect: no address of {REGISTRY}url begins with https://")
+    if values[SOURCE] is None:
+        of_cloud = [f"{BEARER}{each}" for each in ("logical.cluster", "identity.pool.id")]
+        idle = [name for name in of_cloud if values[name] is not None]
+        draft.notices += [f"{name} has no effect without a bearer token" for name in idle]
+    if credentials is not None and not all(url.startswith("https:") for url in urls):
+        check_plaintext_credentials(urls, values[f"{REGISTRY}allow.plaintext.credentials"])
+        draft.notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
+    return RegistryOptions(
+        **fill(RegistryOptions, REGISTRY_OPTIONS, draft, "schema_registry_"),
         login=login,
         kafka=kafka if credentials in (SASL_INHERIT, SASL_OAUTHBEARER_INHERIT) else None,
         credentials=credentials,
     )
-    return options, tuple(notices)
 
 
-def _check_plaintext_credentials(urls: Sequence[str], is_allowed: bool) -> None:
-    if not is_allowed and not all(url.startswith("https:") or is_url_of_this_host(url) for url in urls):
-        raise ConfigError(
-            f"the credentials for the registry would cross the network in clear: begin each address of {REGISTRY}url "
-            f"with https://, or set {REGISTRY}allow.plaintext.credentials=true where nobody else can read the network",
-            CREDENTIALS_IN_CLEAR,
-        )
-
-
-def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str | None) -> ProducerOptions:
-    given: dict[str, object] = {
-        # Never connected to: a producer's options need a broker.
-        "bootstrap.servers": "registry:443",
-        "security.protocol": "SSL",
-        "sasl.login.connect.timeout.ms": values[f"{REGISTRY}http.connect.timeout.ms"],
-        "sasl.login.read.timeout.ms": values[f"{REGISTRY}http.read.timeout.ms"],
-        **of_tls,
-    }
+def _parse_login(draft: Draft, of_tls: Mapping[str, str], credentials: str | None) -> SecurityOptions:
+    given: dict[str, object] = {f"{SSL.removeprefix(REGISTRY)}{name}": value for name, value in of_tls.items()}
+    given["security.protocol"] = "SSL"
     if credentials in (OAUTHBEARER, CUSTOM):
         given |= {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
-        for name, of_producer in _OF_TOKENS.items():
-            if values[_BEARER + name] is not None:
-                given[f"sasl.oauthbearer.{of_producer}"] = values[_BEARER + name]
-    login = parse_for_edge(given, lambda text: f"{text} (here each of these options has the prefix {REGISTRY})")
-    notices = (each for each in login.notices if not each.startswith("sasl.login."))
-    return replace(login, notices=tuple(f"{REGISTRY}*: {each}" for each in notices))
+        of_tokens = {target: draft.values[BEARER + name] for name, target in _OF_TOKENS.items()}
+        given |= {f"sasl.oauthbearer.{name}": value for name, value in of_tokens.items() if value is not None}
+    login, notices = parse_for_edge(
+        parse_security_options, given, lambda text: f"{text} (here each of these options has the prefix {REGISTRY})"
+    )
+    draft.notices += [f"{REGISTRY}*: {each}" for each in notices]
+    connect_ms, read_ms = (draft.values[f"{REGISTRY}http.{each}.timeout.ms"] for each in ("connect", "read"))
+    return replace(login, sasl_login_connect_timeout_ms=connect_ms, sasl_login_read_timeout_ms=read_ms)
 
 
-def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
-    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in WITH_PASSWORD):
-        raise missing_error(
-            f"{_BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
-            f"kafka.sasl.mechanism one of {', '.join(WITH_PASSWORD)}"
-        )
-    if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
-        raise missing_error(
-            f"{_BEARER}credentials.source={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER"
-        )
-
-
-# ---- one side --------------------------------------------------------------------------------------------------------
-
-
-def _check_identity(side: str, values: Mapping[str, Any]) -> None:
-    text, identity, version = (values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
-    framing = values[f"{side}.schema.framing"]
-    if identity is not None and version is not None:
-        raise contradiction_error(f"{side}.schema.id", f"{side}.schema.version")
-    if framing == GLUE and not (isinstance(identity, str) and text is not None):
-        raise missing_error(
-            f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
-            "Glue itself is not asked"
-        )
-    # With the text given, too, the registry is not asked for what the framing needs.
-    is_guid = isinstance(identity, str)
-    if identity is not None and text is not None and framing != NONE and is_guid != (framing in BY_GUID):
-        wanted = "a GUID" if framing in BY_GUID else "a number"
-        raise missing_error(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
-
-
-def _check_without_registry(values: Mapping[str, Any], named: list[str]) -> None:
-    for name in named:
-        if name.startswith(REGISTRY):
-            raise missing_error(f"{name} is set, but {REGISTRY}url is not")
-        of_registry = (".subject.name", ".subject.name.strategy", ".schema.version", "schema.rules")
-        if values.get(name) is True or name.endswith(of_registry):
-            raise missing_error(f"{name} needs {REGISTRY}url")
-    for side in SIDES:
-        identity = values[f"{side}.schema.id"]
-        if identity is not None and values[f"{side}.schema"] is None:
-            raise missing_error(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
-        framing = f"{side}.schema.framing"
-        if framing in named and values[framing] != NONE and identity is None:
-            raise missing_error(
-                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema"
-            )
-
-
-def _make_side_format(side: str, values: Mapping[str, Any]) -> SideFormat | None:
+def _make_side_format(draft: Draft, side: str) -> SideFormat | None:
+    values = draft.values
     if values[f"{side}.format"] is None:
         return None
     identity, version = values[f"{side}.schema.id"], values[f"{side}.schema.version"]
@@ -296,3 +143,121 @@ def _make_side_format(side: str, values: Mapping[str, Any]) -> SideFormat | None
         framing=framing,
         query=query,
     )
+
+
+def _explain_unknown(name: str) -> ConfigError:
+    return ConfigError(f"{name!r} is not an option of this sink{suggest_name(name, REGISTRY_OPTIONS)}", OPTION_UNKNOWN)
+
+
+_FORMATS = Table({**FORMAT_OPTIONS, **REGISTRY_OPTIONS, TLS_OPTION.name: TLS_OPTION}, _explain_unknown, ALIASES)
+
+
+# ---- rules over several options -------------------------------------------------------------------------------------
+
+
+def check_contradictions(draft: Draft) -> None:
+    if draft.values["auto.register.schemas"] and draft.values["use.latest.version"]:
+        raise contradiction_error("auto.register.schemas", "use.latest.version")
+
+
+def fill_credentials_source(draft: Draft) -> None:
+    """Fills in the source of credentials if other options imply it, and checks that it has what it needs."""
+    values = draft.values
+    basic, user_info = f"{BASIC}credentials.source", values[f"{BASIC}user.info"]
+    if user_info is not None and values[basic] is None:
+        values[basic] = USER_INFO
+    if values[f"{BEARER}token"] is not None and values[SOURCE] is None:
+        values[SOURCE] = STATIC_TOKEN
+    if values[basic] is not None and values[SOURCE] is not None:
+        raise contradiction_error(f"{BASIC}*", f"{BEARER}*")
+    if (values[basic] == USER_INFO) != (user_info is not None):
+        raise missing_error(f"{basic}={USER_INFO} and {BASIC}user.info belong together")
+    if user_info is not None and ":" not in user_info and "${" not in user_info:
+        raise ConfigError(f"{BASIC}user.info is not valid: expected user:password")
+    chosen = (f"{SOURCE}={values[SOURCE]}",)
+    for name, option in REGISTRY_OPTIONS.items():
+        if option.needs and option.needs.any_of == chosen and values[name] is None and name != f"{BEARER}scope":
+            raise ConfigError(f"{chosen[0]} needs {name}")
+
+
+def check_identity(draft: Draft, side: str) -> None:
+    text, identity, version = (draft.values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
+    framing = draft.values[f"{side}.schema.framing"]
+    if identity is not None and version is not None:
+        raise contradiction_error(f"{side}.schema.id", f"{side}.schema.version")
+    if framing == GLUE and not (isinstance(identity, str) and text is not None):
+        raise missing_error(
+            f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
+            "Glue itself is not asked"
+        )
+    # With the text given, too, the registry is not asked for what the framing needs.
+    is_guid = isinstance(identity, str)
+    if identity is not None and text is not None and framing != NONE and is_guid != (framing in BY_GUID):
+        wanted = "a GUID" if framing in BY_GUID else "a number"
+        raise missing_error(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
+
+
+def check_without_registry(draft: Draft) -> None:
+    values = draft.values
+    for name in draft.named:
+        if name.startswith(REGISTRY):
+            raise missing_error(f"{name} is set, but {REGISTRY}url is not")
+        of_registry = (".subject.name", ".subject.name.strategy", ".schema.version", "schema.rules")
+        if values.get(name) is True or name.endswith(of_registry):
+            raise missing_error(f"{name} needs {REGISTRY}url")
+    for side in SIDES:
+        identity = values[f"{side}.schema.id"]
+        if identity is not None and values[f"{side}.schema"] is None:
+            raise missing_error(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
+        framing = f"{side}.schema.framing"
+        if framing in draft.named and values[framing] != NONE and identity is None:
+            raise missing_error(
+                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema"
+            )
+
+
+def check_side(draft: Draft, side: str) -> None:
+    values = draft.values
+    chosen, columns = values[f"{side}.format"], values.get(f"{side}.columns")
+    if columns is not None and EVERY_COLUMN in columns and len(columns) > 1:
+        raise ConfigError(f"{side}.columns is either {EVERY_COLUMN} or a list of names", OPTIONS_CONTRADICT)
+    if columns is not None and (not columns or len(set(columns)) < len(columns)):
+        raise ConfigError(f"{side}.columns names no column, or one twice", OPTIONS_CONTRADICT)
+    if chosen not in WITH_SCHEMA:
+        named = [name for name in draft.named if name.startswith((f"{side}.schema", f"{side}.subject"))]
+        if named or values[f"{side}.record.name"] is not None:
+            name = named[0] if named else f"{side}.record.name"
+            formats = ", ".join(sorted(WITH_SCHEMA))
+            raise missing_error(f"{name} needs {side}.format to be one of {formats}, and it is {chosen or 'not set'}")
+    is_named = any(values[f"{side}.schema{part}"] is not None for part in ("", ".id", ".version"))
+    has_schema = is_named or values["use.latest.version"]
+    if chosen == PROTOBUF and not has_schema:
+        raise ConfigError(
+            f"{side}.format={PROTOBUF} needs a schema, since field numbers cannot be made from columns: {side}.schema, "
+            f"{side}.schema.id, {side}.schema.version or use.latest.version=true",
+            SCHEMA_MISSING,
+        )
+    if chosen == JSON_SCHEMA and values[f"{side}.record.name"] is not None and has_schema:
+        raise ConfigError(
+            f"{side}.record.name is the title of a schema that is made from the columns; here one is given",
+            OPTIONS_CONTRADICT,
+        )
+
+
+def check_inherited(credentials: str | None, kafka: SecurityOptions) -> None:
+    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in WITH_PASSWORD):
+        raise missing_error(
+            f"{BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
+            f"kafka.sasl.mechanism one of {', '.join(WITH_PASSWORD)}"
+        )
+    if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
+        raise missing_error(f"{SOURCE}={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER")
+
+
+def check_plaintext_credentials(urls: Sequence[str], is_allowed: bool) -> None:
+    if not is_allowed and not all(url.startswith("https:") or is_url_of_this_host(url) for url in urls):
+        raise ConfigError(
+            f"the credentials for the registry would cross the network in clear: begin each address of {REGISTRY}url "
+            f"with https://, or set {REGISTRY}allow.plaintext.credentials=true where nobody else can read the network",
+            CREDENTIALS_IN_CLEAR,
+        )

@@ -2,13 +2,15 @@
 
 Spark passes strings with lower-cased names, among them a few of its own. As with the producer's options nothing is
 ignored silently: an unknown name is refused with the nearest known one, an option without effect causes a notice.
+
+`needs` in the rows of `sink_table.py` has the simple rules over several options; the others are functions here. Their
+`settings` are as the user gave them, without the values of a preset: those cause neither notices nor refusals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import (
@@ -18,30 +20,27 @@ from kafka_sink.errors.table.writes import (
     TELLING_OPTION,
     TOPIC_OPTION,
 )
+from kafka_sink.options.engine import Draft, Table, check_needs, fill, out_of_scope, read, suggest_name
 from kafka_sink.options.foreign_table import canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
+from kafka_sink.options.parse import parse_for_edge, parse_producer_options
 from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
+    AT_LEAST_ONCE,
     DEAD_LETTER,
     DEFAULT_LEDGER,
-    EnvelopeOptions,
+    EXACTLY_ONCE,
     SinkOptions,
     TelemetryOptions,
-    TopicPlan,
     is_envelope_option,
 )
 from kafka_sink.options.sink_table import (
-    ASYNCHRONOUS_PROGRESS,
-    AT_LEAST_ONCE,
-    EXACTLY_ONCE,
     LEDGER_CONFIG,
     METRICS_ENABLED,
-    NO_EFFECT,
     PRODUCER_DEFAULTS,
+    RECEIVERS,
     SINK_OPTIONS,
-    SINK_PREFIXES,
     SOURCE_OPTIONS,
     SPARK_OPTIONS,
     TOPIC_CONFIG,
@@ -50,36 +49,6 @@ from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, missing_error, two_values_error
 from kafka_sink.security.this_host import is_url_of_this_host
 
-if TYPE_CHECKING:
-    from kafka_sink.options.format_options import FormatOptions
-
-# Options that have no meaning without another one.
-_NEEDS: Mapping[str, tuple[str, ...]] = {
-    "metrics.prometheus.address": ("metrics.prometheus.port",),
-    "metrics.timeout.ms": ("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url"),
-    "traceparent.task": ("metrics.otlp.endpoint",),
-    "lineage.api.key.file": ("lineage.url",),
-    "lineage.namespace": ("lineage.file", "lineage.url"),
-    "lineage.job": ("lineage.file", "lineage.url"),
-}
-# Options of the producer that have no meaning in a sink.
-_AS_IT_IS = "is written as it is, binary as bytes and string as UTF-8; use DataFrame operations to serialize it"
-_UNSUPPORTED: Mapping[str, str] = {
-    "key.serializer": f"the column key {_AS_IT_IS}",
-    "value.serializer": f"the column value {_AS_IT_IS}",
-    "interceptor.classes": "columns are written whole, no code sees single records; change rows with DataFrame "
-    "operations, watch batches with summary.listener",
-    "transactional.id": "each task has an id of its own, chosen by the sink",
-}
-_POLICY, _COMPACT = "cleanup.policy", "compact"
-# Options about transactions, the ledger and repetitions; sink.id is also a label of metrics.
-_OF_EXACTLY_ONCE = frozenset(
-    {"batch.id", "query.id", "delivery.fallback", "replay.mismatch", "commit.visible.timeout.ms", "ledger.topic"}
-    | {"ledger.create", "ledger.replication.factor", "ledger.accept.new.sink"}
-)
-_ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
-
-
 # Planning does not see if there is a shuffle, so the text says when it matters.
 _AMBIGUOUS_IDS = (
     "cloudevents: ids are made of the place of a row in its task, and with at-least-once delivery a repeated task "
@@ -87,75 +56,66 @@ _AMBIGUOUS_IDS = (
     "names two different rows, and a reader that drops repeated ids loses one. Set cloudevents.id.column to a column "
     "that identifies a row"
 )
+_POLICY, _COMPACT = "cleanup.policy", "compact"
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     """Reports all problems in one `ConfigError`."""
-    own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
-    of_spark: dict[str, str] = {}
-    of_producer: dict[str, str] = {}
-    of_formats: dict[str, str] = {}
-    configs: dict[str, dict[str, str]] = {prefix: {} for prefix in SINK_PREFIXES}
-    of_envelope: dict[str, str] = {}
-    notices: list[str] = []
-    problems = OptionProblems()
-    for given, value in apply_preset(settings).items():
+    own, of_producer, of_formats, of_envelope = _divide(apply_preset(settings))
+    draft = read(_SINK, own)
+    partitioner = draft.attempt(_take_partitioner, of_producer)
+    _drop_unsupported(of_producer, draft)
+    check_needs(SINK_OPTIONS, draft)
+    for rule in RULES:
+        draft.attempt(rule, draft, settings)
+    producer = draft.attempt(_parse_producer_options, of_producer)
+    formats = envelope = None
+    if producer is not None:
+        draft.attempt(check_exactly_once, draft, producer)
+    # Most writes have neither a format nor an envelope, and do not wait for what parses them.
+    if producer is not None and of_formats:
+        from kafka_sink.options.parse_formats import parse_format_options
+
+        formats = draft.attempt(parse_format_options, of_formats, producer)
+    trace_column, trace_of_task = draft.values["traceparent.column"], draft.values["traceparent.task"]
+    if of_envelope or trace_column is not None or trace_of_task:
+        from kafka_sink.options.parse_envelope import parse_envelope_options
+
+        value_format = None if formats is None or formats.value is None else formats.value.format
+        envelope = draft.attempt(parse_envelope_options, of_envelope, value_format, trace_column, trace_of_task)
+    draft.raise_any("problems with the options")
+    is_repeatable = AT_LEAST_ONCE in (draft.values["delivery.guarantee"], draft.values["delivery.fallback"])
+    if is_repeatable and envelope is not None and envelope.makes_ids:
+        draft.notices.append(_AMBIGUOUS_IDS)
+    assert producer is not None, "what was not made has left a problem"
+    return SinkOptions(
+        **fill(SinkOptions, _SINK.options, draft),
+        producer=replace(producer, notices=()),
+        transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
+        partitioner=partitioner,
+        formats=formats,
+        envelope=envelope,
+        telemetry=_make_telemetry_options(draft),
+        notices=(*draft.notices, *producer.notices, *(() if formats is None else formats.notices)),
+    )
+
+
+def _divide(settings: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """Of the sink itself, of the producer, of formats, of headers: each without its prefix, and in lower case but for
+    the first."""
+    parts: tuple[dict[str, str], ...] = ({}, {}, {}, {})
+    own, of_producer, of_formats, of_envelope = parts
+    for given, value in settings.items():
         name = given.lower()
-        prefix = next((each for each in SINK_PREFIXES if name.startswith(each) and name != each), None)
-        if prefix is not None:
-            configs[prefix][name.removeprefix(prefix)] = str(SINK_PREFIXES[prefix].rule.parse(name, value))
-        elif name.startswith(PREFIX):
+        if name.startswith(PREFIX):
             of_producer[name.removeprefix(PREFIX)] = value
         elif is_format_option(name):
             of_formats[name] = value
         elif is_envelope_option(name):
             of_envelope[name] = value
-        elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
-            of_spark[name] = value
-        elif name in NO_EFFECT:
-            notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
-        elif name in SINK_OPTIONS:
-            own[name] = problems.attempt(SINK_OPTIONS[name].rule.parse, name, value)
         else:
-            problems.found.append(ConfigError(_unknown_option_text(given), OPTION_UNKNOWN))
-    partitioner = problems.attempt(_take_partitioner, of_producer)
-    _drop_unsupported(of_producer, problems)
-    problems.attempt(_check_together, own)
-    problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
-    problems.attempt(_check_ledger_configs, configs[LEDGER_CONFIG])
-    problems.attempt(_check_telemetry, own)
-    if own["delivery.guarantee"] == AT_LEAST_ONCE:
-        notices += _notices_of_at_least_once(settings)
-    producer = problems.attempt(_parse_producer_options, of_producer)
-    if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
-        problems.attempt(_check_exactly_once, producer, of_spark)
-    formats = problems.attempt(_parse_format_options, of_formats, producer) if producer is not None else None
-    envelope = problems.attempt(_parse_envelope_options, of_envelope, formats, own)
-    problems.raise_any("problems with the options")
-    is_repeatable = AT_LEAST_ONCE in (own["delivery.guarantee"], own["delivery.fallback"])
-    if is_repeatable and envelope is not None and envelope.makes_ids:
-        notices.append(_AMBIGUOUS_IDS)
-    assert producer is not None, "what was not made has left a problem"
-    by_name = {prefix: tuple(sorted(named.items())) for prefix, named in configs.items()}
-    plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], by_name[TOPIC_CONFIG])
-    return SinkOptions(
-        **select_fields(SinkOptions, own),
-        producer=replace(producer, notices=()),
-        transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
-        is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
-        falls_back=own["delivery.fallback"] == AT_LEAST_ONCE,
-        ledger_is_created=own["ledger.create"],
-        ledger_accepts_new_sink=own["ledger.accept.new.sink"],
-        ledger_configs=by_name[LEDGER_CONFIG],
-        topic_plan=plan if own["topic.create"] else None,
-        partitioner=partitioner,
-        checkpoint_location=of_spark.get("checkpointlocation"),
-        query_name=of_spark.get("queryname"),
-        formats=formats,
-        envelope=envelope,
-        telemetry=_make_telemetry_options(own),
-        notices=(*notices, *producer.notices, *(() if formats is None else formats.notices)),
-    )
+            own[given] = value
+    return parts
 
 
 def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
@@ -164,7 +124,7 @@ def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     if "delivery.timeout.ms" in named:
         # It may leave no room for more than Java's linger.ms.
         defaults.pop("linger.ms", None)
-    return parse_for_edge({**defaults, **of_producer}, _explain_prefix)
+    return parse_for_edge(parse_producer_options, {**defaults, **of_producer}, _explain_prefix)
 
 
 def _explain_prefix(text: str) -> str:
@@ -174,32 +134,13 @@ def _explain_prefix(text: str) -> str:
     return text
 
 
-def _parse_format_options(of_formats: Mapping[str, str], producer: ProducerOptions) -> FormatOptions | None:
-    if not of_formats:
-        return None
-    from kafka_sink.options.parse_formats import parse_format_options  # most writes have no format
-
-    return parse_format_options(of_formats, producer)
-
-
-def _parse_envelope_options(
-    of_envelope: Mapping[str, str], formats: FormatOptions | None, own: Mapping[str, Any]
-) -> EnvelopeOptions | None:
-    column, of_task = own["traceparent.column"], own["traceparent.task"]
-    if not of_envelope and column is None and not of_task:
-        return None
-    from kafka_sink.options.parse_envelope import parse_envelope_options  # as above
-
-    value = None if formats is None else formats.value
-    return parse_envelope_options(of_envelope, None if value is None else value.format, column, of_task)
-
-
-def _drop_unsupported(of_producer: dict[str, str], problems: OptionProblems) -> None:
+def _drop_unsupported(of_producer: dict[str, str], draft: Draft) -> None:
     for name in list(of_producer):
-        reason = _UNSUPPORTED.get(canonical_name(name))
-        if reason is not None and of_producer[name].strip():
+        option = OPTIONS.get(canonical_name(name))
+        if option is not None and option.in_sink and of_producer[name].strip():
             del of_producer[name]
-            problems.found.append(ConfigError(f"{PREFIX}{name} is not supported: {reason}", OPTION_NOT_SUPPORTED))
+            text = f"{PREFIX}{name} is not supported: {option.in_sink}"
+            draft.found.append(ConfigError(text, OPTION_NOT_SUPPORTED))
 
 
 def _take_partitioner(of_producer: dict[str, str]) -> str | None:
@@ -213,7 +154,111 @@ def _take_partitioner(of_producer: dict[str, str]) -> str | None:
     return functions[0]
 
 
-def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) -> None:
+def _make_telemetry_options(draft: Draft) -> TelemetryOptions | None:
+    """None if no option enables metrics or lineage."""
+    if not any(map(draft.meets, (METRICS_ENABLED, *RECEIVERS))):
+        return None
+    return TelemetryOptions(**fill(TelemetryOptions, SINK_OPTIONS, draft, "metrics_"))
+
+
+def _explain_unknown(given: str) -> ConfigError:
+    name = given.lower()
+    if name in SOURCE_OPTIONS:
+        text = f"{given} is an option of Kafka as a source: leave it out of the sink"
+    elif name == "path":
+        text = "a path means nothing to this sink: call save() or start() without it and set the option topic"
+    elif canonical_name(name) in OPTIONS:
+        text = f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
+    else:
+        own = [known for known in SINK_OPTIONS if "NAME" not in known]
+        hint = suggest_name(name, [*own, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
+        hint = hint or f"; options of the Kafka producer have the prefix {PREFIX}"
+        text = f"{given!r} is not an option of this sink{hint}"
+    return ConfigError(text, OPTION_UNKNOWN)
+
+
+_SINK = Table({**SINK_OPTIONS, **SPARK_OPTIONS}, _explain_unknown, ignores_case=True)
+
+
+# ---- rules over several options -------------------------------------------------------------------------------------
+
+
+def check_ledger_topic(draft: Draft, settings: Mapping[str, str]) -> None:
+    values = draft.values
+    for name in ("topic", "dead.letter.topic"):
+        if values[name] == DEFAULT_LEDGER:
+            raise ConfigError(
+                f"{name}={DEFAULT_LEDGER} is where sinks keep their decisions: rows there could be taken for them",
+                OPTIONS_CONTRADICT,
+            )
+        is_exactly_once = values["delivery.guarantee"] == EXACTLY_ONCE
+        if is_exactly_once and values[name] is not None and values[name] == values["ledger.topic"]:
+            raise ConfigError(
+                f"{name} and ledger.topic are the same: rows in a ledger could be taken for decisions",
+                OPTIONS_CONTRADICT,
+            )
+
+
+def check_dead_letters(draft: Draft, settings: Mapping[str, str]) -> None:
+    topic = draft.values["dead.letter.topic"]
+    if draft.values["record.errors"] != DEAD_LETTER:
+        return
+    if topic is None:
+        raise missing_error(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
+    if topic == draft.values["topic"]:
+        raise ConfigError(
+            "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own",
+            OPTIONS_CONTRADICT,
+        )
+
+
+def check_topic_creation(draft: Draft, settings: Mapping[str, str]) -> None:
+    if draft.values["topic.create"]:
+        if draft.values["topic"] is None:
+            text = "topic.create=true needs the option topic: which topics a column names is known to tasks"
+            raise ConfigError(text, TOPIC_OPTION)
+        return
+    named = {name.lower() for name in settings}
+    of_creation: tuple[str, ...] = ("topic.partitions", "topic.replication.factor")
+    idle = [name for name in of_creation if name in named]
+    idle += [f"{TOPIC_CONFIG}{name}" for name in draft.values[f"{TOPIC_CONFIG}NAME"]]
+    if idle:
+        raise ConfigError(f"{', '.join(idle)}: set topic.create=true, or leave it out", TOPIC_OPTION)
+
+
+def check_ledger_config(draft: Draft, settings: Mapping[str, str]) -> None:
+    """A ledger with another policy would be refused, too, but only by the next process that plans a write."""
+    policy = draft.values[f"{LEDGER_CONFIG}NAME"].get(_POLICY, _COMPACT)
+    if policy != _COMPACT:
+        raise invalid_value_error(f"{LEDGER_CONFIG}{_POLICY}", policy, f"{_COMPACT}: any other one deletes decisions")
+
+
+def check_lineage_key(draft: Draft, settings: Mapping[str, str]) -> None:
+    url = draft.values["lineage.url"]
+    has_key = draft.values["lineage.api.key.file"] is not None
+    if has_key and url is not None and not url.startswith("https:") and not is_url_of_this_host(url):
+        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
+
+
+def note_out_of_scope(draft: Draft, settings: Mapping[str, str]) -> None:
+    given = {name.lower() for name in settings}
+    idle = sorted(name for name in out_of_scope(SINK_OPTIONS, draft) if name in given)
+    if idle and draft.values["delivery.guarantee"] == AT_LEAST_ONCE:
+        draft.notices.append(
+            f"without effect with delivery.guarantee={AT_LEAST_ONCE}: {', '.join(idle)}. There is no ledger, so a "
+            "batch that is written again has its rows twice"
+        )
+
+
+RULES: tuple[Callable[[Draft, Mapping[str, str]], None], ...] = (
+    check_ledger_topic, check_dead_letters, check_topic_creation, check_ledger_config, check_lineage_key,
+    note_out_of_scope,
+)  # fmt: skip
+
+
+def check_exactly_once(draft: Draft, producer: ProducerOptions) -> None:
+    if draft.values["delivery.guarantee"] != EXACTLY_ONCE:
+        return
     way_out = f"or choose delivery.guarantee={AT_LEAST_ONCE}"
     if not producer.enable_idempotence:
         raise ConfigError(
@@ -221,101 +266,9 @@ def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) 
             f"{PREFIX}retries above 0: leave them at their defaults, {way_out}",
             OPTIONS_CONTRADICT,
         )
-    if of_spark.get("asyncprogresstrackingenabled", "").strip().lower() == "true":
+    if draft.values["asyncprogresstrackingenabled"].strip().lower() == "true":
         raise ConfigError(
             f"delivery.guarantee={EXACTLY_ONCE} is not possible with asyncProgressTrackingEnabled=true: Spark then "
             f"forgets which batches it has run. Leave it off, {way_out}",
             OPTION_NOT_SUPPORTED,
         )
-
-
-def _check_together(own: Mapping[str, Any]) -> None:
-    if own["batch.id"] is not None and own["sink.id"] is None:
-        raise missing_error("batch.id needs sink.id: together they name an export")
-    if own["query.id"] is not None and own["batch.id"] is None:
-        raise missing_error("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
-    for name in ("topic", "dead.letter.topic"):
-        if own[name] == DEFAULT_LEDGER:
-            raise ConfigError(
-                f"{name}={DEFAULT_LEDGER} is where sinks keep their decisions: rows there could be taken for them",
-                OPTIONS_CONTRADICT,
-            )
-        if own["delivery.guarantee"] == EXACTLY_ONCE and own[name] is not None and own[name] == own["ledger.topic"]:
-            raise ConfigError(
-                f"{name} and ledger.topic are the same: rows in a ledger could be taken for decisions",
-                OPTIONS_CONTRADICT,
-            )
-    wants_topic = own["record.errors"] == DEAD_LETTER
-    if wants_topic and own["dead.letter.topic"] is None:
-        raise missing_error(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
-    if not wants_topic and own["dead.letter.topic"] is not None:
-        raise missing_error(f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none")
-    if wants_topic and own["dead.letter.topic"] == own["topic"]:
-        raise ConfigError(
-            "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own",
-            OPTIONS_CONTRADICT,
-        )
-
-
-def _notices_of_at_least_once(given: Mapping[str, str]) -> list[str]:
-    """`given` does not include a preset's values, as below."""
-    idle = [
-        name for name in sorted(map(str.lower, given)) if name in _OF_EXACTLY_ONCE or name.startswith(LEDGER_CONFIG)
-    ]
-    text = (
-        f"without effect with delivery.guarantee={AT_LEAST_ONCE}: {', '.join(idle)}. There is no ledger, so a batch "
-        "that is written again has its rows twice"
-    )
-    return [text] if idle else []
-
-
-def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """`given` does not include a preset's values, which apply only once topic creation is enabled."""
-    if own["topic.create"]:
-        if own["topic"] is None:
-            text = "topic.create=true needs the option topic: which topics a column names is known to tasks"
-            raise ConfigError(text, TOPIC_OPTION)
-        return
-    named = {name.lower() for name in given}
-    of_creation: tuple[str, ...] = ("topic.partitions", "topic.replication.factor")
-    without_effect = [name for name in of_creation if name in named]
-    without_effect += [f"{TOPIC_CONFIG}{name}" for name in configs]
-    if without_effect:
-        raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out", TOPIC_OPTION)
-
-
-def _check_ledger_configs(configs: Mapping[str, str]) -> None:
-    """A ledger with another policy would be refused, too, but only by the next process that plans a write."""
-    policy = configs.get(_POLICY, _COMPACT)
-    if policy != _COMPACT:
-        raise invalid_value_error(f"{LEDGER_CONFIG}{_POLICY}", policy, f"{_COMPACT}: any other one deletes decisions")
-
-
-def _check_telemetry(own: Mapping[str, Any]) -> None:
-    for name, needed in _NEEDS.items():
-        if own[name] != SINK_OPTIONS[name].default and all(own[each] is None for each in needed):
-            raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}", TELLING_OPTION)
-    url = own["lineage.url"] or ""
-    if own["lineage.api.key.file"] is not None and not url.startswith("https:") and not is_url_of_this_host(url):
-        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
-
-
-def _make_telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
-    """None if no option enables metrics or lineage."""
-    if not own[METRICS_ENABLED] and all(own[name] is None for name in _ASKING):
-        return None
-    return TelemetryOptions(**select_fields(TelemetryOptions, own, "metrics."))
-
-
-def _unknown_option_text(given: str) -> str:
-    name = given.lower()
-    if name in SOURCE_OPTIONS:
-        return f"{given} is an option of Kafka as a source: leave it out of the sink"
-    if name == "path":
-        return "a path means nothing to this sink: call save() or start() without it and set the option topic"
-    if canonical_name(name) in OPTIONS:
-        return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
-    hint = suggest_name(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
-    return (
-        f"{given!r} is not an option of this sink{hint or f'; options of the Kafka producer have the prefix {PREFIX}'}"
-    )

@@ -5,7 +5,7 @@ References (`${env:NAME}`) are not resolved here: their values are checked where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafka_sink.errors import ConfigError
@@ -26,7 +26,7 @@ from kafka_sink.security.mechanisms import (
 from kafka_sink.security.reference import is_reference
 
 if TYPE_CHECKING:
-    from kafka_sink.options.rules import Draft
+    from kafka_sink.options.engine import Draft
 
 _MODULES = {
     "PlainLoginModule": (PLAIN,),
@@ -51,19 +51,11 @@ _MODULE_OPTIONS: dict[str, set[str]] = {
     },
 }  # fmt: skip
 EXTENSION = "extension_"
-# The mechanisms that the options with these prefixes are for.
-_OWNERS: Mapping[str, tuple[str, ...]] = {
-    "sasl.username": WITH_PASSWORD,
-    "sasl.password": WITH_PASSWORD,
-    "sasl.aws.": (AWS_MSK_IAM,),
-    "sasl.oauthbearer.": (OAUTHBEARER,),
-    "sasl.kerberos.": (GSSAPI,),
-}
 
 
-def check_sasl(draft: Draft, has_tls: bool, may_be_sent: bool) -> None:
-    """`may_be_sent`: credentials, over a connection without TLS."""
-    values, named = draft.values, draft.named
+def check_sasl(draft: Draft, useless: Iterable[str], has_tls: bool, may_be_sent: bool) -> None:
+    """`useless`: options that are for other mechanisms. `may_be_sent`: credentials, over a connection without TLS."""
+    values = draft.values
     mechanism = values["sasl.mechanism"]
     jaas = values["sasl.jaas.config"]
     # None: a reference, which is read where connections are opened.
@@ -81,9 +73,7 @@ def check_sasl(draft: Draft, has_tls: bool, may_be_sent: bool) -> None:
         _check_kerberos(draft, entries)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
         raise missing_error(f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config")
-    for prefix, owners in _OWNERS.items():
-        useless = [name for name in named if name.startswith(prefix) and mechanism not in owners]
-        draft.notices.extend(f"{named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless)
+    draft.notices += [f"{draft.named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless]
     if has_tls:
         return
     if mechanism in SENT_IN_CLEAR and not may_be_sent:

@@ -13,6 +13,8 @@ from kafka_sink.options.producer_options import ProducerOptions
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
 
+# Values of `delivery_guarantee`; the second one is one of `delivery_fallback`, too.
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 # Values of `record_errors`.
 DEFAULT_LEDGER = "__pykafka_sink_ledger"
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
@@ -87,9 +89,8 @@ class TelemetryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """A field with the name of an option has its value.
-
-    `producer` has the options of each task's producer; its transactional id is chosen per task.
+    """A field has the name of its option. `producer` has the options of each task's producer; its transactional id is
+    chosen per task.
 
     `partitioner` is the name of a user's function; it is imported where it runs.
     """
@@ -98,13 +99,22 @@ class SinkOptions:
     # Set by the user, so it is an error if a broker does not allow it; otherwise the broker's limit is used.
     transaction_timeout_is_chosen: bool
     topic: str | None
-    is_exactly_once: bool
+    topic_create: bool
+    topic_partitions: int
+    topic_replication_factor: int
+    topic_config: tuple[tuple[str, str], ...]
+    delivery_guarantee: str
+    # If the brokers have no transactions, rows may be written at least once instead of not at all.
+    delivery_fallback: str
     sink_id: str | None
     batch_id: str | None
     query_id: str | None
     ledger_topic: str
+    ledger_create: bool
     ledger_replication_factor: int
-    ledger_accepts_new_sink: bool
+    # Override the sink's own configuration of a ledger; an empty value leaves one to the broker.
+    ledger_config: tuple[tuple[str, str], ...]
+    ledger_accept_new_sink: bool
     replay_mismatch: str
     commit_visible_timeout_ms: int
     record_errors: str
@@ -114,19 +124,22 @@ class SinkOptions:
     checkpoint_location: str | None
     query_name: str | None
     preset: str | None
-    # If the brokers have no transactions, rows are written at least once instead of not at all.
-    falls_back: bool
-    # None: topics are not created by the sink.
-    topic_plan: TopicPlan | None
-    ledger_is_created: bool
-    # Override the sink's own configuration of a ledger; an empty value leaves one to the broker.
-    ledger_configs: tuple[tuple[str, str], ...]
     envelope: EnvelopeOptions | None
     # Used only for planning; tasks and commits get options without it.
     formats: FormatOptions | None
     notices: tuple[str, ...]
     # Metrics and lineage; None if no option enables them.
     telemetry: TelemetryOptions | None
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.delivery_guarantee == EXACTLY_ONCE
+
+    @property
+    def topic_plan(self) -> TopicPlan | None:
+        """None: topics are not created by the sink."""
+        plan = TopicPlan(self.topic_partitions, self.topic_replication_factor, self.topic_config)
+        return plan if self.topic_create else None
 
 
 def is_envelope_option(name: str) -> bool:

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.errors.table.writes import PRESET_UNKNOWN
+from kafka_sink.errors.table.writes import PRESET_UNKNOWN, TELLING_OPTION
 from kafka_sink.frozen import frozen
-from kafka_sink.options.option import Option
+from kafka_sink.options.option import Chapter, Needs, Option, by_name, without_effect
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.options.sink_options import DEAD_LETTER, DEFAULT_LEDGER, DROP, FAIL
+from kafka_sink.options.sink_options import AT_LEAST_ONCE, DEAD_LETTER, DEFAULT_LEDGER, DROP, EXACTLY_ONCE, FAIL
 from kafka_sink.options.values import (
     ANY_TEXT,
+    AS_GIVEN,
+    FLAG,
     FUNCTION_NAME,
+    INT,
     NOT_EMPTY,
     TOPIC_NAME,
     Choice,
     Converted,
-    Flag,
-    Rule,
     Whole,
     parse_web_address,
     pattern,
 )
 
-EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 # Values of `delivery.fallback`; the other one is AT_LEAST_ONCE.
 NO_FALLBACK = "none"
 # Values of `replay.mismatch`; the first is the default.
@@ -58,108 +58,146 @@ class PlainUrl:
         return parse_web_address(name, str(value), self.valid)
 
 
-def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:
-    return Option(name, rule, meaning, default)
+# What makes the sink send metrics or lineage.
+RECEIVERS = (
+    "metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url",
+)  # fmt: skip
+_ONCE = (f"delivery.guarantee={EXACTLY_ONCE}",)
 
 
-_ROWS = (
-    _row("preset", None, PresetName(), "The service that runs the brokers. The preset sets the options that the "
-         "service needs ([services.md](services.md)). Options that you set override the preset."),
-    _row("delivery.guarantee", EXACTLY_ONCE, Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in "
-         "a transaction, and the driver commits all transactions of a batch after one durable decision. Readers with "
-         "isolation.level=read_committed see each row once, even after crashes. at-least-once: rows are visible "
-         "immediately, and twice if Spark repeats a task or a batch."),
-    _row("delivery.fallback", NO_FALLBACK, Choice((NO_FALLBACK, AT_LEAST_ONCE)), "What to do with exactly-once if the "
-         "brokers offer no transactions. none: the write fails when it is planned. at-least-once: log a warning, and "
-         "write with that guarantee."),
-    _row("sink.id", None, _SINK_ID, "The name of this sink in its ledger and the prefix of its transactional ids. The "
-         "default for a stream is derived from its checkpointLocation; a batch write needs it together with batch.id."),
-    _row("batch.id", None, _LABEL, "Batch writes: the name of this export. A second run with the same name delivers "
-         "nothing; if the first run crashed in its commit, the second run completes it. Needs sink.id. A name that is "
-         "only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere query.id "
-         "must name it."),
-    _row("query.id", None, _LABEL, "The query to which a micro-batch belongs, if Spark does not provide it: inside "
-         "foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the query starts with a "
-         "new checkpoint. A batch write needs batch.id as well; kafka_sink.foreach_batch and write_batch do not."),
-    _row("ledger.topic", DEFAULT_LEDGER, TOPIC_NAME, "The compacted topic that holds the decisions of "
-         "exactly-once sinks. It is created if it is missing. Several sinks may share one ledger topic."),
-    _row("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing topic is an error; "
-         "its text says how to create it."),
-    _row("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Replication factor of the ledger topic when "
-         "the sink creates it. -1: 3, or the number of brokers if there are fewer."),
-    _row("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches but is not in the ledger is "
-         "refused, because the sink must not mistake a lost ledger for an empty one. true accepts such a stream, for "
-         "example when it changes from at-least-once or from another sink."),
-    _row("replay.mismatch", MISMATCHES[0], Choice(MISMATCHES), "What to do when a delivered batch is repeated with "
-         "different rows. Possible reasons: a checkpoint was restored from an older copy, two writes use the same "
-         "name, or the query produces different rows each time. fail: stop if the row counts differ, and warn if only "
-         "the contents differ (stop then, too, if the same run delivered the batch). warn: warn in all cases, and keep "
-         "the delivered rows. skip: keep them without a warning."),
-    _row("commit.visible.timeout.ms", 0, Whole(0), "After a commit: how long to wait until read_committed "
-         "readers can see the whole batch. Brokers answer a commit before they write its markers, usually by some "
-         "milliseconds. If rows are not visible in time, a warning names the partitions, and the batch counts as "
-         "delivered. Any open transaction in a partition blocks its readers, so topics with other transactional "
-         "writers may use up this time at each batch. 0: do not wait."),
-    _row("topic", None, TOPIC_NAME, "The topic of every row. If it is set, a column topic is ignored. If it is not "
-         "set, the column topic names the topic of each row."),
-    _row("topic.create", False, Flag(), "Create the topic and dead.letter.topic if they are missing, and wait until "
-         "every broker knows them. This happens on the driver, before the tasks of each batch and before a schema is "
-         "registered. An existing topic that differs from the options below is not changed; one warning is logged."),
-    _row("topic.partitions", -1, Whole(1, besides=-1), "Number of partitions of a topic that topic.create "
-         "creates. -1: the broker's default."),
-    _row("topic.replication.factor", -1, Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
-         "topic.create creates. -1: the broker's default."),
-    _row("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What to do with a row that can never be sent (too "
-         "large, no topic, a partition that does not exist, a header without a key). fail: the task fails with an "
-         "error that names the row. drop: the row is skipped and counted in the summary. dead-letter: the row is "
-         "written to dead.letter.topic instead, with headers that give the reason."),
-    _row("dead.letter.topic", None, TOPIC_NAME, "The topic for record.errors=dead-letter."),
-    _row("summary.listener", None, FUNCTION_NAME, "A function with two arguments, a BatchKey and a BatchSummary. It is "
-         "called after each commit, on the driver, in a Python process of Spark; not for a batch that an earlier run "
-         "had delivered. An exception of the function is logged and has no other effect."),
-    # Figures, traces and lineage.
-    _row(METRICS_ENABLED, False, Flag(), "Count rows, bytes, retries and times of each task and micro-batch, for "
-         "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on."),
-    _row("metrics.prometheus.port", None, Whole(1, 65535), "Serve the metrics of all streams of this application as "
-         "Prometheus text on this port of the driver's host, at /metrics."),
-    _row("metrics.prometheus.address", "127.0.0.1", NOT_EMPTY, "The address on which the port listens. 0.0.0.0, or the "
-         "address of a network, lets other hosts read the metrics: there is no login."),
-    _row("metrics.pushgateway.url", None, PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, "
-         "for jobs that end before Prometheus can scrape them."),
-    _row("metrics.otlp.endpoint", None, PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each "
-         "task) after each batch to an OpenTelemetry collector by OTLP over HTTP, such as http://collector:4318. Needs "
-         "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*)."),
-    _row("metrics.timeout.ms", 2_000, Whole(1), "How long a commit waits for a connection to a Pushgateway, "
-         "a collector or lineage.url, and again for its answer. A receiver that does not answer is skipped for 30 "
-         "seconds; no batch fails because of it."),
-    _row("traceparent.column", None, NOT_EMPTY, "The string column with the header traceparent of each record, in the "
-         "format of W3C Trace Context. It replaces such a header in the column headers. A null, or a text that is not "
-         "a traceparent, leaves the row unchanged. The column is still part of the value, unless value.columns "
-         "excludes it."),
-    _row("traceparent.task", False, Flag(), "Add a header traceparent that points to the span of the task to records "
-         "that have no such header. Needs metrics.otlp.endpoint, which receives that span."),
-    _row("lineage.file", None, NOT_EMPTY, "Append OpenLineage events to this file on the driver, one JSON object a "
-         "line."),
-    _row("lineage.url", None, PlainUrl(), "Send OpenLineage events to this URL, such as http://marquez:5000. "
-         "/api/v1/lineage is appended to a URL without a path."),
-    _row("lineage.api.key.file", None, NOT_EMPTY, "A file on the driver with the bearer token for lineage.url. The "
-         "file is read for each event, so it may be replaced."),
-    _row("lineage.namespace", "pykafka-sink", NOT_EMPTY, "The namespace of the job in lineage events."),
-    _row("lineage.job", None, NOT_EMPTY, "The name of the job in lineage events. The default is the query's name or "
-         "the sink id."),
+def _of_receiver(*receivers: str) -> Needs:
+    return Needs(receivers, "{name} is set, and nothing uses it without {needed}", TELLING_OPTION)
+
+
+_CONNECT = (
+    Option("preset", PresetName(), "The service that runs the brokers. The preset sets the options that the service "
+           "needs ([services.md](services.md)). Options that you set override the preset.", example="confluent-cloud"),
 )  # fmt: skip
 
-SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
+_TOPICS = (
+    Option("topic", TOPIC_NAME, "The topic of every row. If it is set, a column topic is ignored. If it is not set, "
+           "the column topic names the topic of each row.", example="orders"),
+    Option("topic.create", FLAG, "Create the topic and dead.letter.topic if they are missing, and wait until every "
+           "broker knows them. This happens on the driver, before the tasks of each batch and before a schema is "
+           "registered. An existing topic that differs from the options below is not changed; one warning is logged.",
+           default=False, example="true"),
+    Option("topic.partitions", Whole(1, besides=-1), "Number of partitions of a topic that topic.create creates. -1: "
+           "the broker's default.", default=-1),
+    Option("topic.replication.factor", Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
+           "topic.create creates. -1: the broker's default.", default=-1),
+    Option("topic.config.NAME", ANY_TEXT, "A configuration of the topic that topic.create creates, such as "
+           "topic.config.retention.ms. It does not apply to dead.letter.topic.",
+           into="topic_config", example="topic.config.retention.ms=604800000"),
+)  # fmt: skip
 
-TOPIC_CONFIG, LEDGER_CONFIG = "topic.config.", "ledger.config."
+_DELIVERY = (
+    Option("delivery.guarantee", Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in a "
+           "transaction, and the driver commits all transactions of a batch after one durable decision. Readers with "
+           "isolation.level=read_committed see each row once, even after crashes. at-least-once: rows are visible "
+           "immediately, and twice if Spark repeats a task or a batch.", default=EXACTLY_ONCE, example="at-least-once"),
+    Option("delivery.fallback", Choice((NO_FALLBACK, AT_LEAST_ONCE)), "What to do with exactly-once if the brokers "
+           "offer no transactions. none: the write fails when it is planned. at-least-once: log a warning, and write "
+           "with that guarantee.", default=NO_FALLBACK, scope=_ONCE),
+    Option("sink.id", _SINK_ID, "The name of this sink in its ledger and the prefix of its transactional ids. The "
+           "default for a stream is derived from its checkpointLocation; a batch write needs it together with "
+           "batch.id.", example="orders-export"),
+    Option("batch.id", _LABEL, "Batch writes: the name of this export. A second run with the same name delivers "
+           "nothing; if the first run crashed in its commit, the second run completes it. Needs sink.id. A name that "
+           "is only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere "
+           "query.id must name it.", needs=Needs(("sink.id",), "batch.id needs sink.id: together they name an export"),
+           scope=_ONCE, example="2025-11-26"),
+    Option("query.id", _LABEL, "The query to which a micro-batch belongs, if Spark does not provide it: inside "
+           "foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the query starts with a "
+           "new checkpoint. A batch write needs batch.id as well; kafka_sink.foreach_batch and write_batch do not.",
+           needs=Needs(("batch.id",), "query.id needs batch.id: it says whose micro-batch a write inside "
+                       "foreachBatch is"),
+           scope=_ONCE),
+    Option("replay.mismatch", Choice(MISMATCHES), "What to do when a delivered batch is repeated with different rows. "
+           "Possible reasons: a checkpoint was restored from an older copy, two writes use the same name, or the query "
+           "produces different rows each time. fail: stop if the row counts differ, and warn if only the contents "
+           "differ (stop then, too, if the same run delivered the batch). warn: warn in all cases, and keep the "
+           "delivered rows. skip: keep them without a warning.", default=MISMATCHES[0], scope=_ONCE),
+    Option("commit.visible.timeout.ms", INT, "After a commit: how long to wait until read_committed readers can see "
+           "the whole batch. Brokers answer a commit before they write its markers, usually by some milliseconds. If "
+           "rows are not visible in time, a warning names the partitions, and the batch counts as delivered. Any open "
+           "transaction in a partition blocks its readers, so topics with other transactional writers may use up this "
+           "time at each batch. 0: do not wait.", default=0, scope=_ONCE),
+    Option("ledger.topic", TOPIC_NAME, "The compacted topic that holds the decisions of exactly-once sinks. It is "
+           "created if it is missing. Several sinks may share one ledger topic.", default=DEFAULT_LEDGER, scope=_ONCE),
+    Option("ledger.create", FLAG, "Create the ledger topic if it is missing. false: a missing topic is an error; its "
+           "text says how to create it.", default=True, scope=_ONCE),
+    Option("ledger.replication.factor", Whole(1, 32767, besides=-1), "Replication factor of the ledger topic when the "
+           "sink creates it. -1: 3, or the number of brokers if there are fewer.", default=-1, scope=_ONCE),
+    Option("ledger.config.NAME", ANY_TEXT, "A configuration of the ledger topic when the sink creates it. It adds to "
+           "or replaces the sink's own configurations. An empty value selects the broker's default. cleanup.policy can "
+           "only be compact.", into="ledger_config", scope=_ONCE, example="ledger.config.segment.bytes=52428800"),
+    Option("ledger.accept.new.sink", FLAG, "A stream that has delivered batches but is not in the ledger is refused, "
+           "because the sink must not mistake a lost ledger for an empty one. true accepts such a stream, for example "
+           "when it changes from at-least-once or from another sink.", default=False, scope=_ONCE),
+)  # fmt: skip
+
+_ERRORS = (
+    Option("record.errors", Choice((FAIL, DROP, DEAD_LETTER)), "What to do with a row that can never be sent (too "
+           "large, no topic, a partition that does not exist, a header without a key). fail: the task fails with an "
+           "error that names the row. drop: the row is skipped and counted in the summary. dead-letter: the row is "
+           "written to dead.letter.topic instead, with headers that give the reason.", default=FAIL,
+           example="dead-letter"),
+    Option("dead.letter.topic", TOPIC_NAME, "The topic for record.errors=dead-letter.",
+           needs=Needs((f"record.errors={DEAD_LETTER}",), "dead.letter.topic is set, but record.errors is "
+                       f"not {DEAD_LETTER}: set both or none"), example="orders.rejected"),
+)  # fmt: skip
+
+_METRICS = (
+    Option("summary.listener", FUNCTION_NAME, "A function with two arguments, a BatchKey and a BatchSummary. It is "
+           "called after each commit, on the driver, in a Python process of Spark; not for a batch that an earlier run "
+           "had delivered. An exception of the function is logged and has no other effect.",
+           example="my_package.audit:told"),
+    Option(METRICS_ENABLED, FLAG, "Count rows, bytes, retries and times of each task and micro-batch, for "
+           "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on.",
+           default=False),
+    Option("metrics.prometheus.port", Whole(1, 65535), "Serve the metrics of all streams of this application as "
+           "Prometheus text on this port of the driver's host, at /metrics.", example="9400"),
+    Option("metrics.prometheus.address", NOT_EMPTY, "The address on which the port listens. 0.0.0.0, or the address of "
+           "a network, lets other hosts read the metrics: there is no login.", default="127.0.0.1",
+           needs=_of_receiver("metrics.prometheus.port")),
+    Option("metrics.pushgateway.url", PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, for "
+           "jobs that end before Prometheus can scrape them."),
+    Option("metrics.otlp.endpoint", PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each task) "
+           "after each batch to an OpenTelemetry collector by OTLP over HTTP, such as http://collector:4318. Needs "
+           "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*).",
+           example="http://collector:4318"),
+    Option("metrics.timeout.ms", Whole(1), "How long a commit waits for a connection to a Pushgateway, a collector or "
+           "lineage.url, and again for its answer. A receiver that does not answer is skipped for 30 seconds; no batch "
+           "fails because of it.", default=2_000,
+           needs=_of_receiver("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url")),
+    Option("traceparent.column", NOT_EMPTY, "The string column with the header traceparent of each record, in the "
+           "format of W3C Trace Context. It replaces such a header in the column headers. A null, or a text that is "
+           "not a traceparent, leaves the row unchanged. The column is still part of the value, unless value.columns "
+           "excludes it."),
+    Option("traceparent.task", FLAG, "Add a header traceparent that points to the span of the task to records that "
+           "have no such header. Needs metrics.otlp.endpoint, which receives that span.", default=False,
+           needs=_of_receiver("metrics.otlp.endpoint")),
+    Option("lineage.file", NOT_EMPTY, "Append OpenLineage events to this file on the driver, one JSON object a line."),
+    Option("lineage.url", PlainUrl(), "Send OpenLineage events to this URL, such as http://marquez:5000. "
+           "/api/v1/lineage is appended to a URL without a path.", example="http://marquez:5000"),
+    Option("lineage.api.key.file", NOT_EMPTY, "A file on the driver with the bearer token for lineage.url. The file is "
+           "read for each event, so it may be replaced.", needs=_of_receiver("lineage.url")),
+    Option("lineage.namespace", NOT_EMPTY, "The namespace of the job in lineage events.", default="pykafka-sink",
+           needs=_of_receiver("lineage.file", "lineage.url")),
+    Option("lineage.job", NOT_EMPTY, "The name of the job in lineage events. The default is the query's name or the "
+           "sink id.", needs=_of_receiver("lineage.file", "lineage.url")),
+)  # fmt: skip
+
+SINK_CHAPTERS: Mapping[Chapter, tuple[Option, ...]] = {
+    Chapter.CONNECT: _CONNECT,
+    Chapter.TOPICS: _TOPICS,
+    Chapter.DELIVERY: _DELIVERY,
+    Chapter.ERRORS: _ERRORS,
+    Chapter.METRICS: _METRICS,
+}
+SINK_OPTIONS = by_name(SINK_CHAPTERS)
 # Prefixes that are followed by the name of a topic configuration.
-SINK_PREFIXES: Mapping[str, Option] = {
-    TOPIC_CONFIG: _row(f"{TOPIC_CONFIG}NAME", None, ANY_TEXT, "A configuration of the topic that topic.create creates, "
-                       "such as topic.config.retention.ms. It does not apply to dead.letter.topic."),
-    LEDGER_CONFIG: _row(f"{LEDGER_CONFIG}NAME", None, ANY_TEXT, "A configuration of the ledger topic when the sink "
-                        "creates it. It adds to or replaces the sink's own configurations. An empty value selects the "
-                        "broker's default. cleanup.policy can only be compact."),
-}  # fmt: skip
+TOPIC_CONFIG, LEDGER_CONFIG = "topic.config.", "ledger.config."
 
 # A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A task flushes at
 # its end, so a longer linger delays nothing and fills batches: with a thousand partitions a row then takes less than
@@ -171,15 +209,15 @@ PRODUCER_DEFAULTS: Mapping[str, str] = {
     "transaction.timeout.ms": "900000",
 }
 
-# Spark options that change when a batch counts as done; they rule out exactly-once.
-ASYNCHRONOUS_PROGRESS = frozenset({"asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"})
-
-# Spark passes its own options on to the sink.
-SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
-
-NO_EFFECT: Mapping[str, str] = {
-    "includeheaders": "a column headers is written whenever there is one",
-}
+# What Spark passes on besides the sink's own options, and those that are known from its other sink.
+SPARK_OPTIONS: Mapping[str, Option] = {row.name: row for row in (
+    Option("checkpointlocation", AS_GIVEN, "Spark's folder of a stream.", into="checkpoint_location"),
+    Option("queryname", AS_GIVEN, "Spark's name of a stream.", into="query_name"),
+    # They change when a batch counts as done, which rules out exactly-once.
+    Option("asyncprogresstrackingenabled", AS_GIVEN, "Spark writes its log of batches later.", default="", into=""),
+    Option("asyncprogresstrackingcheckpointintervalms", AS_GIVEN, "How much later.", into=""),
+    without_effect("includeheaders", "Write headers.", "a column headers is written whenever there is one", ANY_TEXT),
+)}  # fmt: skip
 
 SOURCE_OPTIONS = frozenset(
     {"assign", "subscribe", "subscribepattern", "startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp"}

@@ -3,7 +3,7 @@ then lists, addresses and names, then TLS and SASL. Values that are code: `hooks
 
 The rules are Java's (`ConfigDef`): text is trimmed, numbers are whole and decimal, booleans are true or false in any
 case, lists are separated by commas. Python values of the right type are accepted as they are. A rule sees one value;
-`rules.py` has those for several options.
+`parse.py` has those for several options.
 
 `valid` is the sentence shown in error texts and the option reference, so that both match the check.
 """
@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.frozen import frozen
-from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
+from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
+from kafka_sink.options.security_options import SECRET_NAME
 from kafka_sink.security.mechanisms import MECHANISMS
 from kafka_sink.security.reference import NO_TEXT
 
@@ -97,6 +98,9 @@ class Whole:
         return int(number)
 
 
+INT, LONG = Whole(0), Whole(0, LONG_MAX)
+
+
 @frozen
 class Flag:
     valid: str = "true or false"
@@ -108,6 +112,22 @@ class Flag:
         if text not in ("true", "false"):
             raise invalid_value_error(name, value, self.valid)
         return text == "true"
+
+
+FLAG = Flag()
+
+
+@frozen
+class AsGiven:
+    """What somebody else has checked."""
+
+    valid: str = "any text"
+
+    def parse(self, name: str, value: object) -> object:
+        return value
+
+
+AS_GIVEN = AsGiven()
 
 
 @frozen

@@ -92,7 +92,7 @@ class Appender:
             new_batch=ProducerBatch,
             batch_bytes_max=options.batch_size,
             request_bytes_max=options.max_request_size,
-            batch_records_max=options.batch_records_max,
+            batch_records_max=options.batch_num_messages,
             open_bytes_max=options.buffer_memory // OPEN_SHARE,
             compression=self._compressor_of,
         )

@@ -23,7 +23,7 @@ class BufferPool:
         self.max_block_ms = options.max_block_ms
         self.total_bytes = self.free_bytes = options.buffer_memory
         # 0 means unlimited.
-        self.total_records = self.free_records = options.buffer_records_max or LONG_MAX
+        self.total_records = self.free_records = options.queue_buffering_max_messages or LONG_MAX
         self._credited_bytes = 0
         self._credited_records = 0
 

@@ -63,7 +63,7 @@ class Producer:
         self._key_serializer = options.key_serializer
         self._value_serializer = options.value_serializer
         self._timestamp_ms = core.mailbox.clock.timestamp_ms
-        self._is_synchronous = options.send_is_synchronous
+        self._is_synchronous = options.producer_type == "sync"
         # Above this the encoder's own measure decides; it is too expensive for every record.
         self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
         self._metrics = core.metrics

@@ -16,7 +16,7 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.kafka.io.warn_once import warn_once
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import AT_LEAST_ONCE, SinkOptions
 from kafka_sink.spark.driver import ANSWERS, CLIENTS, Driver, marks_of
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -106,14 +106,14 @@ def _check_transactions(options: SinkOptions, support: TransactionSupport) -> Si
     if not support.missing:
         return options
     lack = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
-    if not options.falls_back:
+    if options.delivery_fallback != AT_LEAST_ONCE:
         raise ConfigError(
             f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
             "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once",
             NO_TRANSACTIONS,
         )
     _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
-    return replace(options, is_exactly_once=False)
+    return replace(options, delivery_guarantee=AT_LEAST_ONCE)
 
 
 def _timeout_ms(options: SinkOptions, limits: Mapping[str, str | None] | None) -> int:

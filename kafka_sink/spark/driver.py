@@ -166,7 +166,7 @@ class Driver:
                 brokers_verify=support.verifies,
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
-                accept_unknown_sink=self._options.ledger_accepts_new_sink,
+                accept_unknown_sink=self._options.ledger_accept_new_sink,
                 ledger_look_ms=LEDGER_LOOK_MS,
                 visible_ms=self._options.commit_visible_timeout_ms,
                 on_mismatch=OnMismatch(self._options.replay_mismatch),

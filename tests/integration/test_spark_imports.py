@@ -42,7 +42,9 @@ COLUMNS = {
     "kafka_sink.producer.producer",
     "kafka_sink.spark.task",
 }
-PARSING = {"kafka_sink.options.parse", "kafka_sink.options.table", "kafka_sink.options.foreign_table"}
+PARSING = {"kafka_sink.options.parse", "kafka_sink.options.table", "kafka_sink.options.foreign_table",
+           "kafka_sink.options.security_table", "kafka_sink.options.sink_table", "kafka_sink.options.engine",
+           "kafka_sink.options.option"}  # fmt: skip
 DECIDING = {"kafka_sink.commit.admin.client", "kafka_sink.spark.driver", "kafka_sink.commit.committer"}
 UNWANTED = {
     "planning": NOBODYS | COLUMNS | {"lz4"},
@@ -51,7 +53,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 124, "task": 128, "commit": 110, "stream commit": 126}
+OWN_MAX = {"planning": 126, "task": 128, "commit": 110, "stream commit": 127}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 

@@ -8,12 +8,24 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.envelope_table import ENVELOPE_OPTIONS
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
-from kafka_sink.options.format_table import FORMAT_OPTIONS
+from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_OPTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_table import PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
-from tools.options_reference import DIFFERENT_IN_SINK, PATH, main, reference
+from tests.page_blocks import ROOT
+from tools.options_reference import PATH, anchor_of, main, reference
+
+LINK = re.compile(r"\]\((?:[\w./-]*options\.md)?#([\w-]+)\)")
+
+
+def headings() -> list[str]:
+    return re.findall(r"^##+ (.+)$", reference(), re.MULTILINE)
+
+
+def section(name: str) -> str:
+    return re.split(r"^##+ ", reference().partition(f"\n### {name}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def test_the_committed_reference_is_up_to_date() -> None:
@@ -21,19 +33,37 @@ def test_the_committed_reference_is_up_to_date() -> None:
 
 
 def test_the_reference_names_every_option_and_alias() -> None:
-    first_cells = re.findall(r"^\| (`.+?`) \|", reference(), re.MULTILINE)
-    named = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
-    assert {*SINK_OPTIONS, *FORMAT_OPTIONS, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES} - named == set()
+    named = {*headings(), *re.findall(r"^\| `(.+?)` \|", reference(), re.MULTILINE)}
+    ours = {*SINK_OPTIONS, *FORMAT_OPTIONS, *REGISTRY_OPTIONS, *ENVELOPE_OPTIONS}
+    assert {*ours, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES} - named == set()
 
 
-def test_the_reference_names_what_the_sink_sets_by_itself_and_the_prefix() -> None:
-    text = reference()
-    assert [name for name, value in PRODUCER_DEFAULTS.items() if f"`kafka.{name}` is `{value}`" not in text] == []
-    assert "with the prefix `kafka.`" in text
+def test_each_heading_has_an_anchor_of_its_own_and_every_link_to_one_leads_there() -> None:
+    anchors = [anchor_of(heading) for heading in headings()]
+    assert len(anchors) == len(set(anchors))
+    pages = {page: page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md") if page != PATH}
+    linked = {anchor for text in pages.values() for anchor in re.findall(r"options\.md#([\w-]+)", text)}
+    assert linked | set(LINK.findall(reference())) <= set(anchors)
+    assert len(linked) > 1
 
 
-@pytest.mark.parametrize("name", [name for name, said in DIFFERENT_IN_SINK.items() if said.startswith("refused")])
+def test_each_option_says_its_default_its_values_and_what_it_needs() -> None:
+    needed = section("metrics.timeout.ms")
+    assert "- Default: `2000`" in needed and "- Values: a whole number from 1" in needed
+    assert "- Needs: `metrics.pushgateway.url` or `metrics.otlp.endpoint` or `lineage.url`" in needed
+    assert "- Only with: `delivery.guarantee=exactly-once`" in section("ledger.config.NAME")
+    assert '- Example: `.option("kafka.compression.type", "zstd")`' in section("compression.type")
+
+
+@pytest.mark.parametrize("name", PRODUCER_DEFAULTS)
+def test_the_reference_names_what_the_sink_sets_by_itself_and_the_prefix(name: str) -> None:
+    assert f"; in Spark `{PRODUCER_DEFAULTS[name]}`\n" in section(name)
+    assert f"- In Spark: `kafka.{name}`\n" in section(name)
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPTIONS.items() if row.in_sink])
 def test_what_the_reference_calls_refused_in_the_sink_is(name: str) -> None:
+    assert f"- In Spark: refused; {OPTIONS[name].in_sink}\n" in section(name)
     with pytest.raises(ConfigError, match=f"kafka.{name} is not supported".replace(".", r"\.")):
         parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9092", f"kafka.{name}": "x"})
 

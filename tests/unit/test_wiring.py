@@ -20,7 +20,9 @@ def test_each_field_of_the_options_has_a_test_that_shows_its_effect_or_a_reason(
 
 
 def test_each_option_of_the_producer_has_a_field() -> None:
-    fields = {name.partition(".")[2] for name in wiring.names() if name.startswith("ProducerOptions.")}
+    fields = {
+        name.partition(".")[2] for name in wiring.names() if name.startswith(("ProducerOptions.", "SecurityOptions."))
+    }
     honoured = {row.field for row in OPTIONS.values() if row.treatment is Treatment.HONOURED and row.field}
     assert honoured <= fields
 

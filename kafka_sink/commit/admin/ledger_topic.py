@@ -50,8 +50,8 @@ class PlainLedger:
 
     ledger_topic: str
     ledger_replication_factor: int = -1
-    ledger_is_created: bool = True
-    ledger_configs: tuple[tuple[str, str], ...] = ()
+    ledger_create: bool = True
+    ledger_config: tuple[tuple[str, str], ...] = ()
 
 
 LedgerOptions = SinkOptions | PlainLedger
@@ -67,7 +67,7 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
     """Like `check_ledger_topic`, for a caller that has just requested the values of CHECKED and the metadata."""
     topic = wanted.ledger_topic
     if _is_missing(client, topic, configs):
-        if not wanted.ledger_is_created:
+        if not wanted.ledger_create:
             raise ConfigError(missing_ledger_text(topic))
         plan = new_ledger_plan(client, wanted)
         client.create_topic(topic, plan)
@@ -104,7 +104,7 @@ def new_ledger_plan(client: Client, wanted: LedgerOptions) -> TopicPlan:
     configs = dict(LEDGER_CONFIGS)
     if factor >= REPLICAS_WANTED:
         configs[IN_SYNC] = str(IN_SYNC_WANTED)
-    configs |= dict(wanted.ledger_configs)
+    configs |= dict(wanted.ledger_config)
     return TopicPlan(1, factor, tuple((name, value) for name, value in configs.items() if value))
 
 

@@ -18,7 +18,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.auth.renewal import Renewed
 from kafka_sink.kafka.client.authentication import Authenticator
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.options.host.files import resolve_references
 from kafka_sink.options.values import AWS_REGION
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
@@ -41,14 +41,14 @@ class AwsRole:
     region: str | None
 
 
-def aws_authenticator(options: ProducerOptions) -> Authenticator:
+def aws_authenticator(options: SecurityOptions) -> Authenticator:
     credentials = Renewed(
         lambda: get_credentials(options), lambda found: found.end_s, options, what="AWS credentials", is_kept=False
     )
     return lambda host: AwsMskIamExchange(credentials.current(), host, find_region(options, host), time.time())
 
 
-def find_region(options: ProducerOptions, host: str) -> str:
+def find_region(options: SecurityOptions, host: str) -> str:
     """The region of a broker."""
     environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     found = options.sasl_aws_region or region_of(host) or environment
@@ -57,7 +57,7 @@ def find_region(options: ProducerOptions, host: str) -> str:
     return found
 
 
-def get_credentials(options: ProducerOptions) -> AwsCredentials:
+def get_credentials(options: SecurityOptions) -> AwsCredentials:
     module_options = read_login_options(options)
     keys, role = _keys_from_options(options, module_options), _role_from_options(options, module_options)
     if keys is not None and role is None:
@@ -69,7 +69,7 @@ def get_credentials(options: ProducerOptions) -> AwsCredentials:
     return _require_words("the AWS keys that were found", aws_search.search(options, profile, keys, role))
 
 
-def _keys_from_options(options: ProducerOptions, module_options: Mapping[str, str]) -> AwsCredentials | None:
+def _keys_from_options(options: SecurityOptions, module_options: Mapping[str, str]) -> AwsCredentials | None:
     key_id, secret = options.sasl_aws_access_key_id, options.sasl_aws_secret_access_key
     if key_id is not None and secret is not None:
         found = AwsCredentials(
@@ -87,7 +87,7 @@ def _keys_from_options(options: ProducerOptions, module_options: Mapping[str, st
     return _require_words("awsRoleAccessKeyId of sasl.jaas.config and what belongs to it", found)
 
 
-def _role_from_options(options: ProducerOptions, module_options: Mapping[str, str]) -> AwsRole | None:
+def _role_from_options(options: SecurityOptions, module_options: Mapping[str, str]) -> AwsRole | None:
     arn = module_options.get("awsRoleArn") or options.sasl_aws_role_arn
     if not arn:
         return None

@@ -21,7 +21,7 @@ from kafka_sink.errors.table.brokers import AWS_LOGIN
 from kafka_sink.kafka.auth.aws import AwsRole
 from kafka_sink.kafka.auth.aws_failures import explain_failure
 from kafka_sink.kafka.io.web import login_timeouts_ms
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.security.sigv4 import AwsCredentials
 
 TIMEOUT_MS = 10_000
@@ -35,7 +35,7 @@ _LOGGERS = ("botocore.credentials", "botocore.tokens")
 
 
 def search(
-    options: ProducerOptions, profile: str | None, keys: AwsCredentials | None, role: AwsRole | None
+    options: SecurityOptions, profile: str | None, keys: AwsCredentials | None, role: AwsRole | None
 ) -> AwsCredentials:
     """Credentials of the role, if there is one, assumed with `keys` or with what is found; else what is found.
 
@@ -82,7 +82,7 @@ def _muted_warnings() -> Iterator[None]:
             logger.removeFilter(is_shown)
 
 
-def _new_session(options: ProducerOptions, profile: str | None) -> Any:
+def _new_session(options: SecurityOptions, profile: str | None) -> Any:
     session = botocore.session.Session(profile=profile)
     connect_s, read_s = (each / 1000 for each in login_timeouts_ms(options, TIMEOUT_MS))
     # As the session's default it also holds for the clients that botocore makes itself. No retries by botocore:

@@ -16,7 +16,7 @@ from kafka_sink.errors.table.brokers import KERBEROS_LOGIN
 from kafka_sink.errors.table.writes import PACKAGE_MISSING
 from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.client.authentication import Authenticator
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.options.host.files import locate_file, read_file, resolve_references
 from kafka_sink.security.kerberos import GssapiExchange, KerberosLogin, kerberos_login
 
@@ -43,7 +43,7 @@ _HINTS = {
 _HINT = "check principal, keytab or ticket cache (klist shows them), and krb5.conf"
 
 
-def kerberos_authenticator(options: ProducerOptions) -> Authenticator:
+def kerberos_authenticator(options: SecurityOptions) -> Authenticator:
     check_library()
 
     def next_exchange(host: str) -> GssapiExchange:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping
 
 from kafka_sink.kafka.client.authentication import Authenticator
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.options.host.files import resolve_references
 from kafka_sink.options.sasl_rules import read_module
 from kafka_sink.security.passwords import password_exchange
@@ -19,13 +19,13 @@ from kafka_sink.security.reference import is_reference
 NONCE_BYTES = 24
 
 
-def password_authenticator(options: ProducerOptions) -> Authenticator:
+def password_authenticator(options: SecurityOptions) -> Authenticator:
     return lambda _host: password_exchange(
         options.sasl_mechanism, read_password(options), nonce=secrets.token_urlsafe(NONCE_BYTES)
     )
 
 
-def read_password(options: ProducerOptions) -> Mapping[str, str]:
+def read_password(options: SecurityOptions) -> Mapping[str, str]:
     """Username and password, and in sasl.jaas.config perhaps more. Empty texts stand for what is missing."""
     return read_login_options(options) or {
         "username": resolve_references("sasl.username", options.sasl_username or ""),
@@ -33,7 +33,7 @@ def read_password(options: ProducerOptions) -> Mapping[str, str]:
     }
 
 
-def read_login_options(options: ProducerOptions) -> Mapping[str, str]:
+def read_login_options(options: SecurityOptions) -> Mapping[str, str]:
     """The entries of sasl.jaas.config, references replaced; empty if it is not set.
 
     References are replaced after parsing: a secret may contain quotes.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kafka_sink.errors import KafkaSinkError, TransportError
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("kafka_sink")
@@ -36,7 +36,7 @@ class Renewed(Generic[T]):
         self,
         get: Callable[[], T],
         end_s_of: Callable[[T], float | None],
-        options: ProducerOptions,
+        options: SecurityOptions,
         *,
         what: str,
         is_kept: bool,
@@ -111,7 +111,7 @@ class Renewed(Generic[T]):
         timer.start()
 
 
-def renewal_wait_s(options: ProducerOptions, life_s: float, dice: float) -> float:
+def renewal_wait_s(options: SecurityOptions, life_s: float, dice: float) -> float:
     """When to get the next token, as the Java client chooses it.
 
     After a share of its lifetime, but not in the last seconds of it, and not within a minimum period; if the lifetime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, SENT_IN_CLEAR, Exchange
 from kafka_sink.security.this_host import is_this_host
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafka_sink.kafka.io.tls import TlsContexts
 
 
-def tls_contexts(options: ProducerOptions) -> TlsContexts | None:
+def tls_contexts(options: SecurityOptions) -> TlsContexts | None:
     """None: connections are not encrypted."""
     if not options.has_tls:
         return None
@@ -23,7 +23,7 @@ def tls_contexts(options: ProducerOptions) -> TlsContexts | None:
     return TlsContexts(options)
 
 
-def authenticator(options: ProducerOptions) -> Authenticator | None:
+def authenticator(options: SecurityOptions) -> Authenticator | None:
     """None: connections are not authenticated by SASL."""
     if not options.has_sasl:
         return None
@@ -36,7 +36,7 @@ def authenticator(options: ProducerOptions) -> Authenticator | None:
     return made if is_safe else partial(_only_to_this_host, made, options.sasl_mechanism)
 
 
-def _credential_sender(options: ProducerOptions) -> Authenticator:
+def _credential_sender(options: SecurityOptions) -> Authenticator:
     if options.sasl_mechanism == AWS_MSK_IAM:
         from kafka_sink.kafka.auth.aws import aws_authenticator
 

@@ -18,7 +18,7 @@ from kafka_sink.kafka.auth.renewal import Renewed
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.io import web
 from kafka_sink.kafka.io.tls import endpoint_context
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.options.host.files import read_file, resolve_references
 from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sasl_rules import EXTENSION
@@ -39,17 +39,17 @@ _CREDENTIALS = "sasl.oauthbearer.client.credentials."
 _JWT = "urn:ietf:params:oauth"
 
 
-def token_authenticator(options: ProducerOptions) -> Authenticator:
+def token_authenticator(options: SecurityOptions) -> Authenticator:
     tokens = token_source(options)
     return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(options))
 
 
-def _extensions(options: ProducerOptions) -> dict[str, str]:
+def _extensions(options: SecurityOptions) -> dict[str, str]:
     named = read_login_options(options)
     return {name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)}
 
 
-def token_source(options: ProducerOptions) -> Renewed[str]:
+def token_source(options: SecurityOptions) -> Renewed[str]:
     provider = options.sasl_oauthbearer_token_provider
     get = _wrap_provider(provider) if provider is not None else partial(_fetch_token, options)
     return Renewed(get, expiry_s, options, what="token for OAUTHBEARER", is_kept=True)
@@ -83,7 +83,7 @@ def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
 # ---- a token endpoint ------------------------------------------------------------------------------------------
 
 
-def _fetch_token(options: ProducerOptions) -> str:
+def _fetch_token(options: SecurityOptions) -> str:
     url = resolve_references(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
     web.check_is_safe(ENDPOINT, url)
     source = f"the token endpoint {web.redact_url(url)}"
@@ -106,7 +106,7 @@ def _fetch_token(options: ProducerOptions) -> str:
     raise AuthenticationError(f"{text}: check client id, secret and scope", TOKEN_UNUSABLE)
 
 
-def _make_request(options: ProducerOptions) -> tuple[dict[str, str], dict[str, str]]:
+def _make_request(options: SecurityOptions) -> tuple[dict[str, str], dict[str, str]]:
     """Headers and form."""
     module_options = read_login_options(options)
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
@@ -129,7 +129,7 @@ def _make_request(options: ProducerOptions) -> tuple[dict[str, str], dict[str, s
     return headers, form
 
 
-def _basic_authorization(options: ProducerOptions, module_options: Mapping[str, str]) -> str:
+def _basic_authorization(options: SecurityOptions, module_options: Mapping[str, str]) -> str:
     client_id = _require_credential(
         options.sasl_oauthbearer_client_credentials_client_id, "client.id", module_options.get("clientId")
     )

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.errors.table.brokers import KEY_FILE
 from kafka_sink.errors.table.writes import PACKAGE_MISSING
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.options.host.files import locate_file, read_file, resolve_references
 from kafka_sink.options.values import TLS_13_SUITES, conversion_hint
 
@@ -41,7 +41,7 @@ _TEXT_OPTIONS = (
 class TlsContexts:
     """`current()` for each new connection."""
 
-    def __init__(self, options: ProducerOptions) -> None:
+    def __init__(self, options: SecurityOptions) -> None:
         self._options = options
         self._seen = _look_at_sources(options)
         self._context = tls_context(options)
@@ -59,7 +59,7 @@ class TlsContexts:
         return self._context
 
 
-def tls_context(options: ProducerOptions) -> ssl.SSLContext:
+def tls_context(options: SecurityOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _choose_versions(context, options)
     _choose_trust(context, options)
@@ -76,7 +76,7 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
     return context
 
 
-def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
+def endpoint_context(options: SecurityOptions) -> ssl.SSLContext:
     """For a token endpoint: always verified, by the system's trusted authorities and those of the options.
 
     Without the lists of revoked certificates: they are those of the brokers' authorities, and OpenSSL refuses every
@@ -91,7 +91,7 @@ def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
     return context
 
 
-def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
+def _choose_versions(context: ssl.SSLContext, options: SecurityOptions) -> None:
     versions = [each for each in options.ssl_enabled_protocols if each <= options.ssl_protocol]
     suites = options.ssl_cipher_suites
     if suites:
@@ -107,7 +107,7 @@ def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
     context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
 
 
-def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
+def _choose_trust(context: ssl.SSLContext, options: SecurityOptions) -> None:
     if options.ssl_truststore_certificates is not None:
         text = resolve_references("ssl.truststore.certificates", options.ssl_truststore_certificates)
         _load_trust(context, "ssl.truststore.certificates", text.encode())
@@ -133,7 +133,7 @@ def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
         raise ConfigError(f"{option} holds no certificate that OpenSSL can read: {_reason(error)}", KEY_FILE) from None
 
 
-def _load_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> None:
+def _load_own_certificate(context: ssl.SSLContext, options: SecurityOptions) -> None:
     """OpenSSL reads key and certificates only from files; those given as text are written to an in-memory file."""
     parts: list[bytes] = []
     named: list[str] = []
@@ -249,7 +249,7 @@ def _temporary_file(content: bytes) -> Iterator[str]:
         yield opened_file.name
 
 
-def _look_at_sources(options: ProducerOptions) -> tuple[object, ...]:
+def _look_at_sources(options: SecurityOptions) -> tuple[object, ...]:
     """It differs if a file, or a value behind a reference, has changed."""
     state: list[object] = []
     for side in _FILE_OPTIONS:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from kafka_sink.errors import ConfigError, TransportError, foreign_text
 from kafka_sink.frozen import frozen
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.security.this_host import is_loopback
 
 PIECE_BYTES = 64 * 1024
@@ -108,7 +108,7 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         return self.do_open(connection, req, context=self._tls)
 
 
-def login_timeouts_ms(options: ProducerOptions, default_ms: int) -> tuple[int, int]:
+def login_timeouts_ms(options: SecurityOptions, default_ms: int) -> tuple[int, int]:
     """For connecting, and for the response."""
     connect_ms, read_ms = options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms
     return default_ms if connect_ms is None else connect_ms, default_ms if read_ms is None else read_ms

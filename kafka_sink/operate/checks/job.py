@@ -9,7 +9,7 @@ from typing import Any
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import sink_id_of_checkpoint, transactional_id_prefix
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import AT_LEAST_ONCE, SinkOptions
 
 ANSWER_SHARE = 0.4
 # Sink id in the transactional ids of a batch write without a label.
@@ -51,7 +51,7 @@ class CheckedJob:
 
     def is_exactly_once(self, client: Client) -> bool:
         """As planning decides it: with delivery.fallback not if the brokers have no transactions."""
-        if self.options.is_exactly_once and self.options.falls_back:
+        if self.options.is_exactly_once and self.options.delivery_fallback == AT_LEAST_ONCE:
             return not client.transaction_support(is_sweeping=False).missing
         return self.options.is_exactly_once
 

@@ -99,7 +99,7 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
 
 def _missing(job: CheckedJob, client: Client) -> ProbeResult:
     topic = job.options.ledger_topic
-    if not job.options.ledger_is_created:
+    if not job.options.ledger_create:
         text, _, advice = missing_ledger_text(topic).partition(": ")
         return fail("ledger", text, advice)
     trouble = creation_trouble(client, topic, new_ledger_plan(client, job.options))

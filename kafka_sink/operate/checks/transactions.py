@@ -15,6 +15,7 @@ from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.options.sink_options import AT_LEAST_ONCE
 
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 # A crashed driver must be restarted within the timeout of its transactions.
@@ -30,7 +31,7 @@ def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     support = client.transaction_support()
     if support.missing:
         text = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
-        if job.options.falls_back:
+        if job.options.delivery_fallback == AT_LEAST_ONCE:
             yield warn("transactions", f"{text}: by delivery.fallback rows are written at least once")
         else:
             advice = "choose delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"

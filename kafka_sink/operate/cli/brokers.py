@@ -11,8 +11,8 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.options.producer_options import SECRET_NAME
 from kafka_sink.options.properties import ENCODING, parse_properties
+from kafka_sink.options.security_options import SECRET_NAME
 
 
 def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = None) -> ProducerOptions:

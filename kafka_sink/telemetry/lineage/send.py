@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.kafka.io.tls import endpoint_context
 from kafka_sink.kafka.io.web import ask, redact_url
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import ProducerOptions, SecurityOptions
 from kafka_sink.options.host.files import read_file
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.telemetry.lineage.events import run_event
@@ -64,7 +64,7 @@ def _lock(opened: int) -> None:
             time.sleep(PAUSE_S)
 
 
-def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOptions) -> None:
+def _post(url: str, text: str, telemetry: TelemetryOptions, options: SecurityOptions) -> None:
     address = url if urlsplit(url).path else url + PATH
     headers = {"Content-Type": "application/json"}
     with circuit_breaker(address) as is_wanted:

@@ -8,7 +8,7 @@ from functools import partial
 from kafka_sink.errors import TransportError, foreign_text
 from kafka_sink.kafka.io.tls import endpoint_context
 from kafka_sink.kafka.io.web import ask, redact_url
-from kafka_sink.options import ProducerOptions
+from kafka_sink.options import SecurityOptions
 from kafka_sink.telemetry.metrics.breaker import circuit_breaker
 from kafka_sink.telemetry.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
@@ -17,7 +17,7 @@ JOB = "pykafka-sink"
 ANSWER_BYTES_MAX = 64 * 1024
 
 
-def push(url: str, figures: StreamFigures, options: ProducerOptions, timeout_ms: int) -> None:
+def push(url: str, figures: StreamFigures, options: SecurityOptions, timeout_ms: int) -> None:
     with circuit_breaker(url) as is_wanted:
         if not is_wanted:
             return

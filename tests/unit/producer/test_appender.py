@@ -113,7 +113,7 @@ def test_rows_of_arrow_wake_the_sender_so_that_their_linger_ends() -> None:
     shell = Shell(linger_ms=5)
     shell.appender.send_columns([(shell.collector(), columns(3))], arrow_future(shell, 3))
     assert (shell.wake_count, shell.appender.next_due_ms(0)) == (1, 1005)
-    full = Shell(linger_ms=60_000, batch_records_max=3)
+    full = Shell(linger_ms=60_000, batch_num_messages=3)
     full.appender.send_columns([(full.collector(), columns(3))], arrow_future(full, 3))
     assert (full.wake_count, full.appender.next_due_ms(0), len(full.posted())) == (1, None, 1)
 

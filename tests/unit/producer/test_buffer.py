@@ -27,7 +27,7 @@ def test_what_is_held_counts_until_its_batch_is_done() -> None:
 
 
 def test_rows_of_arrow_are_held_and_given_back_like_those_of_send() -> None:
-    shell = Shell(linger_ms=0, buffer_records_max=100)
+    shell = Shell(linger_ms=0, queue_buffering_max_messages=100)
     pool = shell.appender.buffer_pool
     for _ in range(3):  # the second time what the first one gave back has been credited
         shell.appender.send_columns([(shell.collector(), columns(100))], arrow_future(shell, 100))
@@ -57,7 +57,7 @@ def test_a_delivery_callback_does_not_wait_for_room() -> None:
 
 
 def test_a_call_with_more_rows_than_the_limit_goes_in_by_pieces() -> None:
-    shell = Shell(linger_ms=0, buffer_records_max=40)
+    shell = Shell(linger_ms=0, queue_buffering_max_messages=40)
     future = arrow_future(shell, 100)
     shell.appender.send_columns([(shell.collector(), columns(100))], future)
     (batch,) = shell.posted()
@@ -97,7 +97,7 @@ def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way
 
 
 def test_the_limit_of_records_holds_besides_that_of_bytes() -> None:
-    shell = Shell(linger_ms=60_000, buffer_records_max=2)
+    shell = Shell(linger_ms=60_000, queue_buffering_max_messages=2)
     shell.send()
     shell.send()
     with pytest.raises(BufferExhausted, match=r"2 of queue\.buffering\.max\.messages=2 records"):
