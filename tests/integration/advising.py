@@ -629,6 +629,14 @@ CASES = (
 
 # Words of the command in docs/operations.md, the state that its section is about, what the page says of it.
 OF_PAGE: Mapping[str, tuple[str, Callable[[Sink], object], Check]] = {
+    "first": (
+        "status --bootstrap-server broker:9092", lambda sink: sink.deliver(BATCH),
+        shows("is the last one", exit_code=1),
+    ),
+    "readers": (
+        "readers --bootstrap-server broker:9092 --topic t --group billing", lambda sink: sink.task(BATCH, 0),
+        shows("the group has committed nothing; wait for a transaction of sink orders", exit_code=0),
+    ),
     "state": (
         "ledger --bootstrap-server broker:9092", lambda sink: sink.deliver(BATCH), shows("delivered", exit_code=0),
     ),

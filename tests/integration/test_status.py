@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,6 +42,8 @@ from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
 BATCH, NEXT, DAY = BatchKey("query-1", 0), BatchKey("query-1", 1), BatchKey("", "2026-11-01")
+# All in one process: the stream must not take all of its time, nor fill its ledger in the course of a thousand polls.
+BETWEEN_BATCHES_S = 0.1
 # How often the embedded broker looks for transactions that have timed out.
 QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
 pytestmark = pytest.mark.embedded_kafka(properties=QUICK)
@@ -198,6 +201,7 @@ def running(sink: Sink) -> Iterator[Callable[[], int]]:
                 sink.wall_ms = wall_ms()
                 sink.deliver(BatchKey("query-1", delivered_count[0]), driver)
                 delivered_count[0] += 1
+                time.sleep(BETWEEN_BATCHES_S)
         except BaseException as error:
             failures.append(error)
 
@@ -215,7 +219,9 @@ def check_polls(sink: Sink, shell: Shell, count: int) -> None:
     with running(sink) as delivered_count:
         while not delivered_count():
             pass
-        for _ in range(count):
+        for number in range(count):
+            if number % 100 == 99:
+                print(f"{number + 1} polls, {delivered_count()} batches")
             said = shell("status", "--bootstrap-server", sink.servers, "--ledger-topic", sink.ledger_topic, "--json")
             own = [each for each in said.content["findings"] if each["sink_id"] == sink.sink_id]
             assert own == [] and not said.content["notes"], said.out
@@ -227,6 +233,7 @@ def test_a_stream_that_delivers_all_the_time_is_fine_in_every_poll(sink: Sink, s
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 def test_a_stream_that_delivers_all_the_time_is_fine_in_a_thousand_polls(sink: Sink, shell: Shell) -> None:
     check_polls(sink, shell, 1_000)
 
@@ -420,3 +427,23 @@ def test_of_200_sinks_the_ten_that_are_ill_are_named_and_no_other(shell: Shell) 
         assert said.exit_code == 2 and len(said.content["sinks"]) == 198, "two of the ten have decided nothing"
         print(f"200 sinks, 3 brokers, two looks: {len(requests)} requests")
         assert len(requests) < 120
+
+
+@pytest.mark.slow
+def test_ten_thousand_sinks_are_read_in_few_requests(shell: Shell) -> None:
+    """How long it takes is printed."""
+    with EmbeddedBroker(brokers=3) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "ill", LEDGER_TOPIC)
+        sink.create()
+        topics = [f"topic-{number}" for number in range(100)]
+        for topic in topics:
+            broker.create_topic(topic, 6)
+        records = (delivered(f"healthy-{number}", topics[number % 100]) for number in range(10_000))
+        record_all(sink.servers, LEDGER_TOPIC, records)
+        sink.decide_and_die(BATCH)
+        began_s = time.monotonic()
+        with counted_requests() as requests:
+            said = shell("status", "--bootstrap-server", sink.servers, "--json")
+        print(f"\n10,001 sinks, 100 topics: {time.monotonic() - began_s:.1f} s, {len(requests)} requests, two looks")
+        assert [each["sink_id"] for each in said.content["findings"]] == ["ill"]
+        assert len(said.content["sinks"]) == 10_001 and len(requests) < 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import socket
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import Listed
+from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.operate.cli.brokers import given_brokers, producer_options
@@ -191,11 +193,10 @@ def sink_objects(facts: ClusterFacts, found: list[Finding]) -> list[dict[str, An
     """One for each sink and label."""
     wrong = by_sink(found)
     identities = [parse_task_identity(one.transactional_id) for one in facts.transactions]
-    open_ids = [one.sink_id for one in identities if one is not None]
-    open_counts = {sink_id: open_ids.count(sink_id) for sink_id in set(open_ids)}
+    open_counts = Counter(one.sink_id for one in identities if one is not None)
     return [
         {**_sink_object(facts, ledger, each, wrong.get((ledger.topic, each.sink_id), [])),
-         "open_transactions": open_counts.get(each.sink_id, 0),
+         "open_transactions": open_counts[each.sink_id],
          "transactional_ids": facts.id_counts.get(each.sink_id, 0)}
         for ledger in facts.ledgers
         for each in ledger.listed
@@ -226,14 +227,19 @@ def _sink_object(facts: ClusterFacts, ledger: LedgerFacts, each: Listed, wrong: 
 
 def waiting_topics(facts: ClusterFacts) -> list[dict[str, Any]]:
     """The topics whose readers do not see the end, and the transactions that are open there, the oldest first."""
-    behind: dict[str, int] = {}
+    behind = Counter[str]()
     for (topic, _), count in facts.behind.items():
-        behind[topic] = behind.get(topic, 0) + count
-    told = []
-    for topic, count in sorted(behind.items(), key=lambda one: (-one[1], one[0])):
-        here = [one for one in facts.transactions if any(name == topic for name, _ in one.partitions)]
-        here.sort(key=lambda one: one.start_ms)
-        oldest_ms = max(0, facts.at_ms - here[0].start_ms) if here else 0
-        told.append({"topic": topic, "behind": count, "oldest_ms": oldest_ms,
-                     "by": [one.transactional_id for one in here]})  # fmt: skip
-    return told
+        behind[topic] += count
+    here: dict[str, list[TransactionDescription]] = {}
+    for one in sorted(facts.transactions, key=lambda one: one.start_ms):
+        for topic in {topic for topic, _ in one.partitions}:
+            here.setdefault(topic, []).append(one)
+    return [
+        {
+            "topic": topic,
+            "behind": count,
+            "oldest_ms": max(0, facts.at_ms - here[topic][0].start_ms) if topic in here else 0,
+            "by": [one.transactional_id for one in here.get(topic, ())],
+        }
+        for topic, count in sorted(behind.items(), key=lambda each: (-each[1], each[0]))
+    ]
