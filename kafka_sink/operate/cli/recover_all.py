@@ -15,8 +15,9 @@ from kafka_sink.commit.command_texts import LEDGER_TOPIC
 from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.operate.cli.read_commands import next_step, unreadable_lines
-from kafka_sink.operate.cli.report import DONE, OPEN, REFUSED, Report, batch_word, confirm
+from kafka_sink.operate.cli.report import DONE, OPEN, REFUSED, Report, batch_word
 from kafka_sink.operate.cli.sink_client import SinkClient
+from kafka_sink.operate.cli.write_commands import confirm_recovery, open_texts
 from kafka_sink.operate.status.collect import ClusterLook
 
 
@@ -26,7 +27,8 @@ def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     notes: list[str] = []
     found = [(topic, record) for topic in ledgers for record in _open_decisions(sink, topic, notes)]
     if found and sys.stdin.isatty():
-        confirm(given, [*(next_step(record, sink.settings()) for _, record in found), "", "They will be committed."])
+        shown = [text for topic in dict(found) for text in _texts_of(sink, topic)]
+        confirm_recovery(given, shown)
     told = [_finish(sink, topic, record) for topic, record in _one_of_each_line(found)]
     failed = [each for each in told if each["error"] is not None]
     content = {"ledgers": ledgers, "recovered": [each for each in told if each["error"] is None], "failed": failed,
@@ -47,6 +49,11 @@ def _open_decisions(sink: SinkClient, topic: str, notes: list[str]) -> Iterator[
             notes.append(next_step(each.record, sink.settings()))
         else:
             yield each.record
+
+
+def _texts_of(sink: SinkClient, topic: str) -> list[str]:
+    sink.use_ledger(topic)
+    return open_texts(sink)
 
 
 def _one_of_each_line(found: list[tuple[str, LedgerRecord]]) -> list[tuple[str, LedgerRecord]]:

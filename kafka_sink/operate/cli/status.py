@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
+from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.preflight import TransactionDescription
@@ -57,7 +57,9 @@ def status(session: StatusSession, given: argparse.Namespace) -> Report:
         return _serve(given, limits)
     facts, found = examine(session.cluster, limits, session.client.pause)
     content = describe(facts, found)
-    return Report(exit_code_of(facts, found), content, status_lines(facts, found, session.brokers))
+    return Report(
+        exit_code_of(facts, found), content, status_lines(facts, found, session.brokers, session.cluster.named)
+    )
 
 
 def limits_of(given: argparse.Namespace) -> Limits:
@@ -103,8 +105,10 @@ def _serve(given: argparse.Namespace, limits: Limits) -> Report:
 # ---- for people ------------------------------------------------------------------------------------------------------
 
 
-def status_lines(facts: ClusterFacts, found: list[Finding], brokers: BrokerArguments) -> list[str]:
-    lines = [_summary(facts, found), *finding_lines(found, brokers), "", *_sink_lines(facts, found)]
+def status_lines(
+    facts: ClusterFacts, found: list[Finding], brokers: BrokerArguments, named: Sequence[str]
+) -> list[str]:
+    lines = [_summary(facts, found), *finding_lines(found, brokers, named), "", *_sink_lines(facts, found)]
     held = waiting_topics(facts)
     if held:
         rows = [
@@ -118,16 +122,18 @@ def status_lines(facts: ClusterFacts, found: list[Finding], brokers: BrokerArgum
     return [*lines, *(["", *facts.limits] if facts.limits else [])]
 
 
-def finding_lines(found: list[Finding], brokers: BrokerArguments) -> list[str]:
-    """Each command has a line of its own, so that it can be copied."""
+def finding_lines(found: list[Finding], brokers: BrokerArguments, named: Sequence[str] = ()) -> list[str]:
+    """Each command has a line of its own, so that it can be copied. `named`: ledgers that may not be found again."""
     lines: list[str] = []
     for each in found:
         lines += ["", f"{WORDS[each.severity].upper()}: {each.text}:"]
         lines += [f"    {command}" for command in each.commands]
     recoverable = [each for each in found if each.trouble in (Trouble.OPEN, Trouble.OVERDUE)]
     if len(recoverable) > 1:
-        commands = CommandTexts(brokers)
-        lines += ["", "All open decisions of the cluster at once:", f"    {commands.recover_all()}"]
+        ledgers = sorted({each.ledger_topic for each in recoverable}.intersection(named)) or [LEDGER_TOPIC]
+        of_ledgers = [CommandTexts(brokers, topic) for topic in ledgers]
+        lines += ["", "All open decisions of the cluster at once:"]
+        lines += [f"    {commands.recover_all()}" for commands in of_ledgers]
     return [*lines, "", brokers.hint] if brokers.hint and found else lines
 
 

@@ -19,7 +19,7 @@ from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.identity import parse_task_identity
-from kafka_sink.commit.ledger import Kind
+from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, Listed, LogEnds
@@ -77,6 +77,8 @@ class ClusterLook:
         self._patience_ms = patience_ms
         self._notes: list[str] = []
         self._limits: list[str] = []
+        # By ledger topic and key: which open decision was seen last, and when for the first time.
+        self._first_seen: dict[tuple[str, str], tuple[tuple[str, int] | None, int]] = {}
 
     def look(self) -> ClusterFacts:
         """Raises `ConfigError` if there is no ledger: nothing is reported as fine then."""
@@ -193,7 +195,7 @@ class ClusterLook:
         ids = dict.fromkeys([*(one for one, state in sorted(states.items()) if state in OPEN_STATES), *decided])
         step = DescribeTransactions(self.settings_of(LEDGER_TOPIC), list(ids), self.client.now_ms())
         if not ids:
-            step.queue.drop_all()
+            return step
         limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
         answer = self.client.run(SingleStep(step, self.client.now_ms() + limit_ms))
         if answer.failure is not None:
@@ -214,7 +216,16 @@ class ClusterLook:
         for each in listed:
             if each.origin and each.record is not None and each.ledger_key in stands:
                 stands[each.ledger_key] = OpenDecision(each.record, Standing.UNKNOWN)
-        return LedgerFacts(settings.ledger_topic, listed, stands, problem)
+        topic = settings.ledger_topic
+        since_ms = {key: min(record.wall_ms, self._first_seen_ms(topic, key, record, at_ms)) for key, record in intents}
+        return LedgerFacts(topic, listed, stands, since_ms, problem)
+
+    def _first_seen_ms(self, topic: str, ledger_key: str, record: LedgerRecord, at_ms: int) -> int:
+        """The clock of a decision's driver may be ahead of this one. Of each key only the newest decision is kept."""
+        mark, (known, seen_ms) = (record.run, record.wall_ms), self._first_seen.get((topic, ledger_key), (None, at_ms))
+        seen_ms = seen_ms if known == mark else at_ms
+        self._first_seen[topic, ledger_key] = (mark, seen_ms)
+        return seen_ms
 
     # ---- what readers see ----------------------------------------------------------------------------------------
 

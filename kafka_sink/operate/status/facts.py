@@ -17,11 +17,12 @@ Partition = tuple[str, int]
 
 @frozen
 class LedgerFacts:
-    """`judged`: how open decisions stand, by ledger key. `problem`: why it was not read."""
+    """`judged`: how open decisions stand, and `since_ms`: since when, by ledger key. `problem`: why it was not read."""
 
     topic: str
     listed: Sequence[Listed] = ()
     judged: Mapping[str, OpenDecision] = field(default_factory=dict)
+    since_ms: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
 
 

@@ -17,7 +17,7 @@ from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import has_letters_of_sink_id, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.listing import Listed
-from kafka_sink.commit.open_decisions import OpenDecision, Standing
+from kafka_sink.commit.open_decisions import Standing
 from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.frozen import frozen
@@ -111,7 +111,7 @@ def _judge_ledger(
         elif each.record.kind is Kind.STUCK:
             yield _judge_lost(each.record, commands)
         elif each.record.kind is Kind.INTENT:
-            yield from _judge_open(facts, each, ledger.judged.get(each.ledger_key), limits, commands)
+            yield from _judge_open(facts, ledger, each, limits, commands)
 
 
 def _judge_unreadable(each: Listed, commands: CommandTexts) -> Finding:
@@ -142,11 +142,11 @@ def _choice(record: LedgerRecord, commands: CommandTexts) -> tuple[str, ...]:
 
 
 def _judge_open(
-    facts: ClusterFacts, each: Listed, found: OpenDecision | None, limits: Limits, commands: CommandTexts
+    facts: ClusterFacts, ledger: LedgerFacts, each: Listed, limits: Limits, commands: CommandTexts
 ) -> Iterator[Finding]:
-    record = each.record
+    record, found = each.record, ledger.judged.get(each.ledger_key)
     assert record is not None
-    age_ms = facts.at_ms - record.wall_ms
+    age_ms = facts.at_ms - ledger.since_ms.get(each.ledger_key, record.wall_ms)
     begin = f"{title(record)} was decided {span(age_ms)} ago, and "
     if each.origin:
         text = (
