@@ -143,6 +143,7 @@ def _add_readers(commands: Commands) -> None:
     _add_timeout_option(command)
     command.add_argument("--topic", required=True, help="name of the topic")
     command.add_argument("--group", metavar="GROUP", help="a consumer group: its committed offsets are shown, too")
+    command.set_defaults(ledger_topics=[])
 
 
 def _add_ledger(commands: Commands) -> None:

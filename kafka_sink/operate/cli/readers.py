@@ -50,7 +50,6 @@ class ReaderFacts:
 
 class ReadersSession(StatusSession):
     def __init__(self, given: argparse.Namespace) -> None:
-        given.ledger_topics = []
         super().__init__(given)
         patience_ms = given.timeout * 1000
         self.patience_ms: int = patience_ms

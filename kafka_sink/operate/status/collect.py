@@ -22,8 +22,8 @@ from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
-from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, Listed, LogEnds
-from kafka_sink.commit.open_decisions import OpenDecision, Standing, judge_open
+from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds
+from kafka_sink.commit.open_decisions import judge_open
 from kafka_sink.commit.open_parts import producers_body
 from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import DescribeTransactions
@@ -153,12 +153,11 @@ class ClusterLook:
             self._notes.append(f"whether {topic} is a ledger is not known: {error}")
         return False
 
-    def _read_ledger(self, topic: str) -> tuple[DeliverySettings, Sequence[Listed], str]:
-        settings = self.settings_of(topic)
-        listing = self.client.run_step(LedgerListing(settings, None, self.client.now_ms()))
+    def _read_ledger(self, topic: str) -> LedgerFacts:
+        listing = self.client.run_step(LedgerListing(self.settings_of(topic), None, self.client.now_ms()))
         if listing.listed is None:
-            return settings, (), f"the ledger {topic} was not read: {listing.reason}"
-        return settings, listing.listed, ""
+            return LedgerFacts(topic, problem=f"the ledger {topic} was not read: {listing.reason}")
+        return LedgerFacts(topic, listing.listed)
 
     # ---- transactions --------------------------------------------------------------------------------------------
 
@@ -181,16 +180,13 @@ class ClusterLook:
             one["transactional_id"]: one["transaction_state"] for body in bodies for one in body["transaction_states"]
         }
 
-    def _describe(
-        self, read: Sequence[tuple[DeliverySettings, Sequence[Listed], str]], states: Mapping[str, str]
-    ) -> DescribeTransactions:
+    def _describe(self, ledgers: Sequence[LedgerFacts], states: Mapping[str, str]) -> DescribeTransactions:
         """Those that are open, and those that an open decision names."""
         decided = (
-            each.record.transactional_id(entry)
-            for _, found, _ in read
-            for each in found
-            if each.record is not None and each.record.kind is Kind.INTENT and not each.origin
-            for entry in each.record.entries
+            record.transactional_id(entry)
+            for ledger in ledgers
+            for _, record in _open_here(ledger)
+            for entry in record.entries
         )
         ids = dict.fromkeys([*(one for one, state in sorted(states.items()) if state in OPEN_STATES), *decided])
         step = DescribeTransactions(self.settings_of(LEDGER_TOPIC), list(ids), self.client.now_ms())
@@ -202,23 +198,17 @@ class ClusterLook:
             self._notes.append(f"not every open transaction was described: {answer.failure}")
         return answer
 
-    def _judge_ledger(
-        self, read: tuple[DeliverySettings, Sequence[Listed], str], described: DescribeTransactions, at_ms: int
-    ) -> LedgerFacts:
-        settings, listed, problem = read
-        intents = [
-            (each.ledger_key, each.record)
-            for each in listed
-            if each.record is not None and each.record.kind is Kind.INTENT
-        ]
+    def _judge_ledger(self, ledger: LedgerFacts, described: DescribeTransactions, at_ms: int) -> LedgerFacts:
+        intents = list(_open_here(ledger))
         judged = judge_open(described, [record for _, record in intents], at_ms)
-        stands = {key: found for (key, _), found in zip(intents, judged, strict=True)}
-        for each in listed:
-            if each.origin and each.record is not None and each.ledger_key in stands:
-                stands[each.ledger_key] = OpenDecision(each.record, Standing.UNKNOWN)
-        topic = settings.ledger_topic
-        since_ms = {key: min(record.wall_ms, self._first_seen_ms(topic, key, record, at_ms)) for key, record in intents}
-        return LedgerFacts(topic, listed, stands, since_ms, problem)
+        return replace(
+            ledger,
+            judged={key: found for (key, _), found in zip(intents, judged, strict=True)},
+            since_ms={
+                key: min(record.wall_ms, self._first_seen_ms(ledger.topic, key, record, at_ms))
+                for key, record in intents
+            },
+        )
 
     def _first_seen_ms(self, topic: str, ledger_key: str, record: LedgerRecord, at_ms: int) -> int:
         """The clock of a decision's driver may be ahead of this one. Of each key only the newest decision is kept."""
@@ -294,6 +284,13 @@ def examine(cluster: ClusterLook, limits: Limits, pause: Callable[[int], None]) 
         facts = cluster.look()
         found = [each for each in judge(facts, limits, cluster.brokers) if each.mark in seen or not each.is_passing]
     return facts, found
+
+
+def _open_here(ledger: LedgerFacts) -> Iterator[tuple[str, LedgerRecord]]:
+    """Open decisions, by ledger key; not those of another cluster, of which the ledger is a copy."""
+    for each in ledger.listed:
+        if each.record is not None and each.record.kind is Kind.INTENT and not each.origin:
+            yield each.ledger_key, each.record
 
 
 def _count_ids(states: Mapping[str, str]) -> Mapping[str, int]:
