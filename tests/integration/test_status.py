@@ -19,14 +19,19 @@ from typing import Any
 import pytest
 
 from kafka_sink import Producer
+from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
 from kafka_sink.commit.command_texts import LEDGER_TOPIC
 from kafka_sink.commit.identity import run_of_label, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
+from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.commands import Send
 from kafka_sink.kafka.io.network import Network
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.operate.status.collect import NOT_LISTED
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing import EmbeddedBroker, acl
+from kafka_sink.testing.acl import Acl
 from tests.integration.advising import copy_from_elsewhere, lose, paste, poison, record_loss
 from tests.integration.asking import client_of
 from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
@@ -321,6 +326,43 @@ def test_a_broker_that_does_not_answer_makes_the_status_partial(shell: Shell) ->
         broker.do(lambda core: setattr(core.cluster.topics["t"].partitions[1], "leader_id", -1))
         said = status(shell, sink)
         assert said.exit_code == 4 and "This is not all:\nt-1 has no leader now" in said.out
+
+
+def test_brokers_that_do_not_list_transactions_limit_what_is_told_and_are_no_failure(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BrokerError("not spoken", code=UNSUPPORTED_VERSION, api=LIST_TRANSACTIONS.name)
+
+    sink.deliver(BATCH)
+    monkeypatch.setattr(Client, "answers_of_all", refuse)
+    said = status(shell, sink)
+    assert said.exit_code == 0 and NOT_LISTED in said.out
+    replace(sink, sink_id="late", run="e" * 16).decide_and_die(BATCH)
+    (found,) = findings(shell, sink)
+    assert (found["kind"], found["sink_id"]) == ("open", "late")
+
+
+def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(shell: Shell) -> None:
+    users = {"admin": "admin", "ann": "ann"}
+    readable = (LEDGER_TOPIC, "t")
+    allowed = [Acl("User:ann", acl.READ, acl.TOPIC, topic) for topic in readable]
+    allowed += [Acl("User:ann", acl.DESCRIBE, acl.TOPIC, "secret")]
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    as_admin = {**login, "sasl.username": "admin", "sasl.password": "admin"}
+    with EmbeddedBroker(users=users, acls=allowed, properties={"super.users": "User:admin"}) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC, login=as_admin)
+        sink.create()
+        broker.create_topic("secret", 1, {"cleanup.policy": "compact"})
+        sink.deliver(BATCH)
+        as_ann = {**login, "sasl.username": "ann", "sasl.password": "ann"}
+        words = [word for name, value in as_ann.items() for word in ("--option", f"kafka.{name}={value}")]
+        assert status(shell, sink, *words).exit_code == 0
+        replace(sink, sink_id="late", run="e" * 16).decide_and_die(BATCH)
+        said = status(shell, sink, *words)
+        assert said.exit_code == 2 and "the brokers do not tell how much time is left" in said.out
+        assert "not every open transaction was described: " in said.out
+        assert "client.properties stands for a file with sasl.username, sasl.password" in said.out
 
 
 # ---- recover --all ---------------------------------------------------------------------------------------------------
