@@ -9,6 +9,7 @@ No secret is repeated. Where a login is needed, the command names a properties f
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.ledger import LedgerRecord
@@ -99,8 +100,9 @@ class CommandTexts:
         words = [word.replace("--properties", "--command-config") for word in self.brokers.words]
         return shlex.join([KAFKA_TOOL, *words, "abort", *more])
 
-    def retire(self, sink_id: str) -> str:
-        return self._make("status", None, _argument("--retired", sink_id))
+    def retire(self, sink_ids: Iterable[str], silent_ms: int) -> str:
+        words = [word for sink_id in sink_ids for word in _argument("--retired", sink_id)]
+        return self._make("status", None, ("--silent-after", str(silent_ms // 1000), *words))
 
     def create_topic(self, topic: str) -> str:
         return self._make("topic --create", None, ("--topic", topic), has_ledger=False)

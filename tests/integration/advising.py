@@ -434,7 +434,8 @@ def status_says(prepare: Callable[[Sink], object], kind: str) -> Callable[[Sink]
         prepare(sink)
         more = "--json" if kind == "silent" else "--json --silent-after 0"
         done = paste(f"pykafka-sink status --bootstrap-server {sink.servers} --ledger-topic {sink.ledger_topic} {more}")
-        found = [each for each in json.loads(done.stdout)["findings"] if each["kind"] == kind]
+        told = json.loads(done.stdout)["findings"]
+        found = [each for each in told if each["kind"] == kind and each["ledger_topic"] == sink.ledger_topic]
         return " or ".join(f"`{command}`" for each in found for command in each["commands"])
 
     return make

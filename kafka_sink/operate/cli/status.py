@@ -142,7 +142,7 @@ def _summary(facts: ClusterFacts, found: list[Finding]) -> str:
     said = ", ".join(f"{count} {WORDS[severity]}" for severity, count in counts.items() if count) or "nothing is wrong"
     sinks = sum(len({each.sink_id for each in ledger.listed}) for ledger in facts.ledgers)
     ledgers = ", ".join(ledger.topic for ledger in facts.ledgers)
-    return f"{WORDS[worst(found)]}: {sinks} sinks in {ledgers}: {said}"
+    return f"{WORDS[worst(found)]}: {sinks} sink{'s' if sinks != 1 else ''} in {ledgers}: {said}"
 
 
 def _sink_lines(facts: ClusterFacts, found: list[Finding]) -> list[str]:

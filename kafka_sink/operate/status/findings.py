@@ -212,9 +212,8 @@ def _judge_silence(
             f"{title(record)} is the last one, {span(age_ms)} ago. Is its query running, is there input? If it is to "
             "write no more, say so"
         )
-        yield _of_record(
-            Trouble.SILENT, Severity.LOOK, text, record, commands, (commands.retire(record.sink_id),), is_passing=False
-        )
+        mend = (commands.retire([*sorted(limits.retired), record.sink_id], limits.silent_ms),)
+        yield _of_record(Trouble.SILENT, Severity.LOOK, text, record, commands, mend, is_passing=False)
 
 
 # ---- transactions ----------------------------------------------------------------------------------------------------

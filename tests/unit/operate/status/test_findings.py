@@ -141,7 +141,9 @@ def silent(*records: LedgerRecord, retired: tuple[str, ...] = ()) -> list[str]:
     limits = Limits(MIN, silent_ms=10 * MIN, retired=frozenset(retired))
     found = judge(facts_of(ledger_of(*records)), limits, BROKERS)
     assert all((each.trouble, each.severity) == (Trouble.SILENT, LOOK) for each in found)
-    assert all(each.commands == (COMMANDS.retire(each.sink_id),) for each in found)
+    about = "pykafka-sink status --bootstrap-server b:9092 --silent-after 600"
+    known = "".join(f" --retired {name}" for name in sorted(retired))
+    assert all(each.commands == (f"{about}{known} --retired {each.sink_id}",) for each in found)
     return [each.sink_id for each in found]
 
 
