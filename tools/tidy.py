@@ -61,7 +61,8 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "spark": _SHELL | {"telemetry/metrics", "telemetry/lineage", "spark/formats"},
     # Checks use all layers below a job.
     "operate/checks": _SHELL | {"spark/formats", "spark"},
-    "operate/cli": _SHELL | {"telemetry/metrics", "spark/formats", "operate/checks"},
+    "operate/status": _SHELL | {"telemetry/metrics"},
+    "operate/cli": _SHELL | {"telemetry/metrics", "spark/formats", "operate/checks", "operate/status"},
     "testing": _BYTES,
     "__init__": _SHELL | {"telemetry/metrics", "spark", "operate/checks"},
     "__main__": _BASE | {"operate/cli"},
@@ -70,7 +71,7 @@ LAYERS: Mapping[str, frozenset[str]] = {
 # Folders with input and output; the rest of the package is pure. In testing/ only these modules have any.
 SHELLS = frozenset(
     {"options/host", "kafka/io", "kafka/auth", "commit/admin", "producer", "telemetry/metrics", "telemetry/lineage"}
-    | {"spark/formats", "spark", "operate/checks", "operate/cli"}
+    | {"spark/formats", "spark", "operate/checks", "operate/cli", "operate/status"}
 )
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}

@@ -9,6 +9,7 @@ No secret is repeated. Where a login is needed, the command names a properties f
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.ledger import LedgerRecord
@@ -17,7 +18,7 @@ from kafka_sink.frozen import frozen
 if TYPE_CHECKING:
     from kafka_sink.options.producer_options import ProducerOptions
 
-PROGRAM = "pykafka-sink"
+PROGRAM, KAFKA_TOOL = "pykafka-sink", "kafka-transactions.sh"
 LEDGER_TOPIC = "__pykafka_sink_ledger"
 PROPERTIES = "client.properties"
 _LOGIN_HINT = (
@@ -67,6 +68,10 @@ class CommandTexts:
     def recover(self, sink_id: str) -> str:
         return self._make("recover", sink_id)
 
+    def recover_all(self) -> str:
+        """Of every ledger of the cluster."""
+        return self._make("recover --all", None)
+
     def replay(self, record: LedgerRecord) -> str:
         return self._make("resolve --replay", record.sink_id, _batch_words(record))
 
@@ -82,6 +87,22 @@ class CommandTexts:
 
     def abort_transactions(self, sink_id: str) -> str:
         return self._make("transactions --abort", sink_id)
+
+    def end_transaction(self, transactional_id: str) -> str:
+        """Of another application."""
+        return self._make(
+            "transactions --abort", None, _argument("--transactional-id", transactional_id), has_ledger=False
+        )
+
+    def abort_hanging(self, topic: str, partition: int, start_offset: int) -> str:
+        """Kafka's tool, for a transaction that no coordinator knows."""
+        more = ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
+        words = [word.replace("--properties", "--command-config") for word in self.brokers.words]
+        return shlex.join([KAFKA_TOOL, *words, "abort", *more])
+
+    def retire(self, sink_ids: Iterable[str], silent_ms: int) -> str:
+        words = [word for sink_id in sink_ids for word in _argument("--retired", sink_id)]
+        return self._make("status", None, ("--silent-after", str(silent_ms // 1000), *words))
 
     def create_topic(self, topic: str) -> str:
         return self._make("topic --create", None, ("--topic", topic), has_ledger=False)

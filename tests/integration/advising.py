@@ -6,6 +6,7 @@ a new cluster each: two commands of one text are a choice.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -226,7 +227,7 @@ def typed(sink: Sink, words: str) -> str:
     return done.stdout + done.stderr
 
 
-def paste(command: str, folder: Path | None = None) -> Done:
+def paste(command: str, folder: Path | None = None, answer: str = "yes") -> Done:
     """As an operator does it: into a shell, with the console script on the PATH, and with a yes to what is asked."""
     known = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run(
@@ -234,7 +235,7 @@ def paste(command: str, folder: Path | None = None) -> Done:
         shell=True,
         cwd=folder,
         env=known,
-        input="yes\n",
+        input=f"{answer}\n",
         capture_output=True,
         text=True,
         timeout=120,
@@ -425,6 +426,69 @@ def nameless_lost(sink: Sink) -> str:
     return typed(nameless, "recover")
 
 
+def status_says(prepare: Callable[[Sink], object], kind: str) -> Callable[[Sink], str]:
+    """The commands that `status` names for a finding of this kind of the sink."""
+
+    def make(sink: Sink) -> str:
+        prepare(sink)
+        more = "--json" if kind == "silent" else "--json --silent-after 0"
+        done = paste(f"pykafka-sink status --bootstrap-server {sink.servers} --ledger-topic {sink.ledger_topic} {more}")
+        told = json.loads(done.stdout)["findings"]
+        found = [each for each in told if each["kind"] == kind and each["ledger_topic"] == sink.ledger_topic]
+        return " or ".join(f"`{command}`" for each in found for command in each["commands"])
+
+    return make
+
+
+def is_retired(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "sink orders is the last one" not in done.stdout, done
+
+
+def foreign_id_of_a_driver(sink: Sink) -> str:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 7)
+    about = f"--bootstrap-server {sink.servers} --ledger-topic {sink.ledger_topic}"
+    done = paste(f"pykafka-sink transactions --abort {about} --transactional-id {sink.sink_id}-driver")
+    assert done.returncode == 2, done
+    return done.stderr
+
+
+def slow(sink: Sink) -> str:
+    """More than half of the time of a transaction has passed."""
+    sink.deliver(BATCH)
+    sink.timeout_ms = 2_000
+    sink.task(NEXT, 7)
+    return wait_until(lambda: status_says(lambda _: None, "transaction")(sink), "more than half of the time")
+
+
+def nothing_is_open(sink: Sink, done: Done) -> None:
+    """If its time-out has not ended it before, it asks."""
+    assert done.returncode in (0, 1), done
+    assert paste(sink.command("transactions --abort") + " --yes").returncode == 0
+
+
+def two_are_open(sink: Sink) -> str:
+    sink.decide_and_die(BATCH)
+    replace(sink, sink_id="invoices", run="e" * 16).decide_and_die(BATCH)
+    done = paste(f"pykafka-sink status --bootstrap-server {sink.servers} --silent-after 0")
+    (command,) = [line.strip() for line in done.stdout.splitlines() if "recover --all" in line]
+    return f"`{command}`"
+
+
+def all_rows_are_visible(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0, done
+    assert sink.visible() == sorted(2 * rows(BATCH, 0, 1))
+
+
+def copy_plainly(sink: Sink) -> None:
+    record = LedgerRecord(
+        Kind.DONE, sink.sink_id, BATCH, sink.run, topics={sink.topic: 20}, cluster_id="the-old-cluster"
+    )
+    producer = ConfluentProducer({"bootstrap.servers": sink.servers})
+    producer.produce(sink.ledger_topic, ledger_codec.encode_record(record), sink.sink_id)
+    producer.flush(20)
+
+
 def is_taken_out(sink: Sink, done: Done) -> None:
     assert done.returncode == 0 and "accepted" in done.stdout, done
     assert sink.visible() == rows(UNNAMED_BATCH, 0)
@@ -545,12 +609,34 @@ CASES = (
          {"recover": rows_are_visible, **CHOICE}),
     Case("no topic, shown by check", "topics._missing",
          lambda sink: checked(replace(sink, topic=f"{sink.topic}-2"), "topic"), {"topic": topic_is_there}),
+    Case("open, shown by status", "findings._judge_open", status_says(open_in_time, "open"),
+         {"recover": rows_are_visible}),
+    Case("overdue, shown by status", "findings._judge_open", status_says(overdue, "overdue"),
+         {"recover": says_that_rows_are_missing}),
+    Case("lost, shown by status", "findings._choice", status_says(record_loss, "lost"), CHOICE, is_main=True),
+    Case("unreadable, shown by status", "findings._judge_unreadable", status_says(poison, "unreadable"), ASIDE),
+    Case("silent, shown by status", "findings._judge_silence",
+         status_says(lambda sink: sink.deliver(BATCH), "silent"), {"status": is_retired}),
+    Case("copied without transactions, shown by status", "findings._judge_ledger", status_says(copy_plainly, "copied"),
+         {"ledger": shows("is a copy", exit_code=4)}),
+    Case("slow, shown by status", "findings._judge_group", slow, {"transactions": nothing_is_open}),
+    Case("two are open, shown by status", "status.finding_lines", two_are_open, {"recover": all_rows_are_visible}),
+    Case("the id of a driver, taken for another application's", "foreign._check_is_foreign", foreign_id_of_a_driver,
+         {"transactions": wait_has_ended}),
     Case("set aside in doubt", "write_commands.set_aside", aside_in_doubt,
          {"ledger": shows("cannot be read", exit_code=4)}),
 )  # fmt: skip
 
 # Words of the command in docs/operations.md, the state that its section is about, what the page says of it.
 OF_PAGE: Mapping[str, tuple[str, Callable[[Sink], object], Check]] = {
+    "first": (
+        "status --bootstrap-server broker:9092", lambda sink: sink.deliver(BATCH),
+        shows("is the last one", exit_code=1),
+    ),
+    "readers": (
+        "readers --bootstrap-server broker:9092 --topic t --group billing", lambda sink: sink.task(BATCH, 0),
+        shows("the group has committed nothing; wait for a transaction of sink orders", exit_code=0),
+    ),
     "state": (
         "ledger --bootstrap-server broker:9092", lambda sink: sink.deliver(BATCH), shows("delivered", exit_code=0),
     ),

@@ -103,6 +103,8 @@ class Sink:
     login: Mapping[str, str] = field(default_factory=dict)
     accepts_new_sink: bool = False
     ledger_look_ms: int = 0
+    # When decisions are made, by the driver's clock.
+    wall_ms: int = 1
 
     def command(self, words: str) -> str:
         """As texts name it; `words` begin with the command, such as `resolve --replay`, and may end with more."""
@@ -158,7 +160,7 @@ class Sink:
     def committer(
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], driver: DriverSession | None = None
     ) -> Committer:
-        job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
+        job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=self.wall_ms)
         return Committer(self.settings(client), driver or self.session(key), job, client.now_ms())
 
     def session(self, key: BatchKey) -> DriverSession:

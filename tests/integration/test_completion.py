@@ -58,7 +58,7 @@ def test_what_changes_something_can_be_told_not_to_ask() -> None:
 
 CASES = [
     ("", {command.path[0] for command in COMMANDS if command.path}),
-    ("re", {"recover", "resolve", "replay"}),
+    ("re", {"readers", "recover", "resolve", "replay"}),
     ("schema ", {"show", "check"}),
     ("completion ", {"bash", "zsh", "fish"}),
     ("schema check --format ", {"avro", "protobuf", "json", "json-schema"}),

@@ -22,6 +22,8 @@ from kafka_sink.version import VERSION
 
 DEFAULT_TIMEOUT_S = 60
 INTERVAL_S = 2
+# Of `status`: between two looks of --serve, and from when something is a finding.
+LOOK_INTERVAL_S, OPEN_AFTER_S, SILENT_AFTER_S = 15, 60, 86_400
 # The largest numbers that fields of the protocol hold.
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 # Records per second of `perf`; a slower one would sleep for days.
@@ -40,6 +42,7 @@ def _whole_number(lowest: int, highest: int, what: str = "a whole number") -> Ca
 
 _parse_seconds = _whole_number(1, 86_400, "a whole number of seconds")
 _parse_count, _parse_large_count = _whole_number(1, INT32_MAX), _whole_number(1, INT64_MAX)
+_parse_silence, _parse_port = _whole_number(0, 31_536_000, "a whole number of seconds"), _whole_number(0, 65_535)
 _parse_count_or_zero, _parse_replicas = _whole_number(0, INT64_MAX), _whole_number(1, INT16_MAX)
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -53,7 +56,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"pykafka-sink {VERSION}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (
-        *(_add_ledger, _add_watch, _add_recover, _add_resolve, _add_transactions, _add_replay),
+        *(_add_status, _add_readers, _add_ledger, _add_watch, _add_recover, _add_resolve, _add_transactions),
+        _add_replay,
         *(_add_perf, _add_check, _add_topic, _add_schema, _add_explain, _add_completion),
     ):
         add(commands)
@@ -65,11 +69,19 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     reader = parser()
     given = reader.parse_args(words)
     if getattr(given, "abort", False):
-        if given.sink_id is None and given.checkpoint is None:
-            reader.error("transactions --abort needs --sink-id or --checkpoint")
+        if given.transactional_id is None and given.sink_id is None and given.checkpoint is None:
+            reader.error("transactions --abort needs --sink-id, --checkpoint or --transactional-id")
         given.run = "kafka_sink.operate.cli.write_commands:abort_transactions"
+        if given.transactional_id is not None:
+            given.run = "kafka_sink.operate.cli.foreign:end_transaction"
+    elif getattr(given, "transactional_id", None) is not None:
+        reader.error("--transactional-id goes with transactions --abort")
+    if getattr(given, "all", False):
+        given.run = "kafka_sink.operate.cli.recover_all:recover_all"
     if not getattr(given, "follow", True) and (given.count or given.interval != INTERVAL_S):
         reader.error("--interval and --count go with ledger --follow")
+    if getattr(given, "serve", 0) is None and (given.count or given.interval != LOOK_INTERVAL_S):
+        reader.error("--interval and --count go with status --serve")
     if getattr(given, "set_aside", False):
         if given.batch is not None:
             reader.error("resolve --set-aside is about a record that names no batch: choose with --key")
@@ -87,6 +99,51 @@ def _import_callable(path: str) -> Any:
 
 
 # ---- commands about decisions of sinks -------------------------------------------------------------------------------
+
+
+def _add_status(commands: Commands) -> None:
+    command = _add_command(
+        commands, "status", "is anything wrong with the sinks of a cluster", texts.STATUS, codes=texts.STATUS_CODES,
+        run="kafka_sink.operate.cli.status:status", session="kafka_sink.operate.cli.status:StatusSession",
+    )  # fmt: skip
+    _add_broker_options(command)
+    _add_output_options(command)
+    _add_timeout_option(command)
+    command.add_argument(
+        "--ledger-topic", dest="ledger_topics", action="append", default=[], metavar="TOPIC",
+        help="a ledger topic that is not found by itself; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--open-after", type=_parse_seconds, default=OPEN_AFTER_S, metavar="SECONDS",
+        help="how long a decision may be open (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--silent-after", type=_parse_silence, default=SILENT_AFTER_S, metavar="SECONDS",
+        help="how long a stream may deliver nothing; 0: for ever (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--retired", action="append", default=[], metavar="SINK", help="a sink that may be silent; may be repeated"
+    )
+    served = command.add_argument_group("figures for Prometheus")
+    served.add_argument(
+        "--serve", type=_parse_port, metavar="PORT", help="look repeatedly, and serve the figures (0: any free port)"
+    )
+    served.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default %(default)s)")
+    _add_refresh_options(served, LOOK_INTERVAL_S)
+
+
+def _add_readers(commands: Commands) -> None:
+    command = _add_command(
+        commands, "readers", "what read_committed readers of a topic see, and wait for", texts.READERS,
+        codes=texts.STATUS_CODES, run="kafka_sink.operate.cli.readers:readers",
+        session="kafka_sink.operate.cli.readers:ReadersSession",
+    )  # fmt: skip
+    _add_broker_options(command)
+    _add_output_options(command)
+    _add_timeout_option(command)
+    command.add_argument("--topic", required=True, help="name of the topic")
+    command.add_argument("--group", metavar="GROUP", help="a consumer group: its committed offsets are shown, too")
+    command.set_defaults(ledger_topics=[])
 
 
 def _add_ledger(commands: Commands) -> None:
@@ -119,7 +176,8 @@ def _add_recover(commands: Commands) -> None:
         texts.RECOVER,
         run="kafka_sink.operate.cli.write_commands:recover",
     )
-    _add_sink_options(command, is_required=True)
+    names = _add_sink_options(command, is_required=True)
+    names.add_argument("--all", action="store_true", help="all open decisions, in every ledger of the cluster")
     _add_yes_option(command)
 
 
@@ -143,7 +201,8 @@ def _add_transactions(commands: Commands) -> None:
         commands, "transactions", "show open transactions, abort abandoned ones", texts.TRANSACTIONS,
         run="kafka_sink.operate.cli.read_commands:transactions",
     )  # fmt: skip
-    _add_sink_options(command, is_required=False)
+    names = _add_sink_options(command, is_required=False)
+    names.add_argument("--transactional-id", metavar="ID", help="with --abort: one of another application")
     command.add_argument("--abort", action="store_true", help="abort those without a decision (needs a sink)")
     _add_yes_option(command, "do not ask before aborting")
 
@@ -320,15 +379,19 @@ def _add_cluster_command(
     command = _add_command(commands, name, title, about, codes=codes, run=run, session=session)
     _add_broker_options(command)
     _add_output_options(command)
-    command.add_argument(
-        "--timeout", type=_parse_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
-        help="how long to retry (default %(default)s)",
-    )  # fmt: skip
+    _add_timeout_option(command)
     command.add_argument(
         "--ledger-topic", default=SINK_OPTIONS["ledger.topic"].default, metavar="TOPIC",
         help="the option ledger.topic of the query (default %(default)s)",
     )  # fmt: skip
     return command
+
+
+def _add_timeout_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--timeout", type=_parse_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
+        help="how long to retry (default %(default)s)",
+    )  # fmt: skip
 
 
 def _parse_option(text: str) -> tuple[str, str]:
@@ -384,15 +447,16 @@ def _add_yes_option(command: argparse.ArgumentParser, text: str = "do not ask") 
 def _add_sink_options(
     command: argparse.ArgumentParser, *, is_required: bool, whose: str = "query",
     of_stream: str = "a stream that has no sink.id",
-) -> None:  # fmt: skip
+) -> argparse._MutuallyExclusiveGroup:  # fmt: skip
     names = command.add_mutually_exclusive_group(required=is_required)
     names.add_argument("--sink-id", metavar="ID", help=f"the option sink.id of the {whose}")
     names.add_argument("--checkpoint", metavar="LOCATION", help=f"the option checkpointLocation of {of_stream}")
+    return names
 
 
-def _add_refresh_options(command: argparse.ArgumentParser) -> None:
+def _add_refresh_options(command: argparse._ActionsContainer, interval_s: int = INTERVAL_S) -> None:
     command.add_argument(
-        "--interval", type=_parse_seconds, default=INTERVAL_S, metavar="SECONDS",
+        "--interval", type=_parse_seconds, default=interval_s, metavar="SECONDS",
         help="time between two refreshes (default %(default)s)",
     )  # fmt: skip
     command.add_argument(

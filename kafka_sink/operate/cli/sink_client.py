@@ -37,6 +37,7 @@ from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import given_brokers, producer_options
+from kafka_sink.operate.status.collect import delivery_settings
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 
@@ -92,6 +93,11 @@ class SinkClient(ClusterSession):
     @property
     def commands(self) -> CommandTexts:
         return CommandTexts(self._brokers, self.ledger_topic)
+
+    def use_ledger(self, topic: str) -> None:
+        """From now on, of this cluster's ledgers."""
+        self.ledger_topic = topic
+        self._known_settings = None
 
     @property
     def wall_ms(self) -> int:
@@ -255,17 +261,7 @@ class SinkClient(ClusterSession):
 
     def settings(self) -> DeliverySettings:
         if self._known_settings is None:
-            support = self.client.transaction_support()
-            self._known_settings = DeliverySettings(
-                ledger_topic=self.ledger_topic,
-                brokers=self._brokers,
-                cluster_id=self.client.cluster_id(),
-                transaction_version=support.transaction_version,
-                brokers_verify=support.verifies,
-                patience_ms=self._patience_ms,
-                sweep_ms=self._patience_ms,
-                request_timeout_ms=self.client.options.request_timeout_ms,
-            )
+            self._known_settings = delivery_settings(self.client, self._brokers, self.ledger_topic, self._patience_ms)
         return self._known_settings
 
 

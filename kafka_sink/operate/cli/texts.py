@@ -23,6 +23,7 @@ exit codes:
 
 EXAMPLES = """\
 examples:
+  pykafka-sink status --bootstrap-server localhost:9092
   pykafka-sink check --bootstrap-server localhost:9092 --topic events
   pykafka-sink ledger --bootstrap-server localhost:9092
   pykafka-sink recover --bootstrap-server localhost:9092 --checkpoint hdfs://nn/checkpoints/orders
@@ -39,6 +40,48 @@ exit codes:
   2  wrong usage: an option, a file
   3  no broker could be reached in time
   4  the brokers refused (credentials, permissions), or records were not delivered
+"""
+
+STATUS = """\
+Look at all sinks of a cluster, in all of its ledger topics, and say whether anything is wrong. The first command to run
+when you are called; made for cron, too. It only reads.
+
+Found and told, each with the command that mends it:
+  act now  a decision that is open for a minute and will be lost, or is overdue; a lost batch; a record that cannot be
+           read; a transaction that hangs for ever
+  look     a stream that is silent; a transaction, of a sink or of another application, that has used more than half of
+           its time while readers of a sink's topic wait; a ledger that was copied
+
+What may end by itself is told only if a second look, a second later, finds it again, so a query that runs is fine at
+every moment. Ledger topics are recognised by their content (compacted, one partition).
+
+With --serve the command does not end: it looks every 15 seconds and serves what it sees to Prometheus at /metrics, and
+as the object of --json at /status.json. It needs no job that lives, and goes on when brokers come and go.
+
+examples:
+  pykafka-sink status --bootstrap-server localhost:9092
+  pykafka-sink status --properties client.properties --silent-after 3600 --retired orders-old --json
+  pykafka-sink status --bootstrap-server localhost:9092 --serve 9464 --host 0.0.0.0
+"""
+
+STATUS_CODES = """\
+exit codes:
+  0  fine
+  1  look: something is not as it should be
+  2  act now: rows are lost, or will be; or wrong usage (an option, a file, no ledger or topic)
+  3  no broker could be reached in time
+  4  the brokers refused (credentials, permissions), failed, or returned only a part
+"""
+
+READERS = """\
+Show for each partition of a topic what read_committed readers see: the offset that a group has committed, the stable
+offset (they see nothing behind it), the offset of the last record that they see, and the end of the log. Markers of
+transactions take offsets, too, so a reader that has read everything may seem to lag: "caught up, only markers remain".
+If readers wait, the transaction is named, for how long it has been open, and when it ends at the latest.
+
+examples:
+  pykafka-sink readers --bootstrap-server localhost:9092 --topic events
+  pykafka-sink readers --bootstrap-server localhost:9092 --topic events --group billing --json
 """
 
 LEDGER = """\
@@ -81,11 +124,13 @@ Transactions stay open for at most their transaction.timeout.ms. After that the 
 use `resolve` then.
 
 The command shows open decisions first. On a terminal it asks for confirmation, unless --yes is given. It never asks in
-a script, because a decided batch must be completed.
+a script, because a decided batch must be completed. --all does this for every open decision in every ledger of the
+cluster, one after the other.
 
 examples:
   pykafka-sink recover --bootstrap-server localhost:9092 --checkpoint hdfs://nn/checkpoints/orders
   pykafka-sink recover --bootstrap-server localhost:9092 --sink-id orders --yes
+  pykafka-sink recover --bootstrap-server localhost:9092 --all
 """
 
 RESOLVE = """\
@@ -126,6 +171,9 @@ to run, it asks for the words "take over". --yes does not ask, for scripts. With
 
 A query that runs nevertheless is not harmed, but stopped: what its tasks are writing is aborted, and it ends with
 CommitAborted at its next commit. No row is lost or doubled. Start it again, and it writes that batch again.
+
+With --transactional-id, a transaction of another application is aborted, and the producer that has it open is fenced:
+it fails at its next request. Ask its owner first.
 
 examples:
   pykafka-sink transactions --bootstrap-server localhost:9092

@@ -45,8 +45,7 @@ _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Asid
 def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
     before = [record for record in _read_records(sink, needs_decision=False) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
-        shown = [read_commands.next_step(record, sink.settings()) for record in before]
-        confirm(given, [*shown, "", "They will be committed."])
+        confirm_recovery(given, open_texts(sink))
     verdicts = [_raise_on_error(verdict) for verdict in sink.run_for_each(DriverOperation.FINISH)]
     recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
     verdict = (recovered or verdicts)[0]
@@ -60,6 +59,20 @@ def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
     else:
         text = f"no decision of sink {sink.named_sink} is open; nothing was to be done"
     return _verdict_report(sink, verdict, DONE, text)
+
+
+def open_texts(sink: SinkClient) -> list[str]:
+    """What is open, and how much time is left."""
+    found, judged = sink.judge_open(sink.list_decisions())
+    return [
+        read_commands.next_step(each.record, sink.settings(), judged.get(each.ledger_key))
+        for each in found
+        if each.record is not None and each.record.kind is Kind.INTENT
+    ]
+
+
+def confirm_recovery(given: argparse.Namespace, shown: Sequence[str]) -> None:
+    confirm(given, [*shown, "", "What is still in time will be committed."])
 
 
 def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:

@@ -30,18 +30,18 @@ def prometheus_text(streams: Sequence[StreamFigures]) -> str:
     for metric in METRICS:
         samples = [line for stream in streams for line in _samples(metric, stream)]
         if samples:
-            lines += [*_heading(family_name(metric), metric.kind, metric.meaning), *samples]
+            lines += [*heading(family_name(metric), metric.kind, metric.meaning), *samples]
     for name in sorted({name for stream in streams for name in stream.java}):
         family = java_family_name(name)
-        lines += _heading(family, MetricKind.COUNTER, f"{name} of the Java client, summed over the tasks.")
+        lines += heading(family, MetricKind.COUNTER, f"{name} of the Java client, summed over the tasks.")
         for stream in streams:
             if name in stream.java:
                 labels = {**stream.labels, "client_id": stream.client_id}
-                lines.append(f"{family}{_labels(labels)} {_number(stream.java[name])}")
+                lines.append(f"{family}{labels_text(labels)} {number_text(stream.java[name])}")
     return "\n".join(lines) + "\n"
 
 
-def _heading(family: str, kind: MetricKind, meaning: str) -> Iterable[str]:
+def heading(family: str, kind: MetricKind, meaning: str) -> Iterable[str]:
     escaped = meaning.replace("\\", "\\\\").replace("\n", "\\n")
     return (f"# HELP {family} {escaped}", f"# TYPE {family} {kind.value}")
 
@@ -53,7 +53,7 @@ def _samples(metric: Metric, stream: StreamFigures) -> Iterator[str]:
         return
     for label, value in sorted(stream.values.get(metric.name, {}).items()):
         labels = {**stream.labels, metric.label: label} if metric.label else stream.labels
-        yield f"{family}{_labels(labels)} {_number(value)}"
+        yield f"{family}{labels_text(labels)} {number_text(value)}"
 
 
 def _histogram(family: str, name: str, stream: StreamFigures) -> Iterator[str]:
@@ -63,12 +63,12 @@ def _histogram(family: str, name: str, stream: StreamFigures) -> Iterator[str]:
     count = 0
     for bound, more in zip((*BUCKETS_S, math.inf), counts, strict=True):
         count += more
-        yield f"{family}_bucket{_labels({**stream.labels, 'le': _number(bound)})} {count}"
-    yield f"{family}_sum{_labels(stream.labels)} {_number(total)}"
-    yield f"{family}_count{_labels(stream.labels)} {count}"
+        yield f"{family}_bucket{labels_text({**stream.labels, 'le': number_text(bound)})} {count}"
+    yield f"{family}_sum{labels_text(stream.labels)} {number_text(total)}"
+    yield f"{family}_count{labels_text(stream.labels)} {count}"
 
 
-def _labels(labels: Mapping[str, str]) -> str:
+def labels_text(labels: Mapping[str, str]) -> str:
     return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
 
 
@@ -76,7 +76,7 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if float(value).is_integer() else repr(float(value))

@@ -1,0 +1,316 @@
+"""What is wrong, how urgent it is, and the command that mends it. Pure.
+
+A query that runs has an open decision for a moment in each commit, and open transactions all the time. So an open
+decision is a finding when it has been open for a minute, or for a quarter of its time if that is shorter; a transaction
+when more than half of its time has passed. Ages are differences between this machine's clock and that of the driver or
+the broker; so that a clock that goes wrong does not make findings of what is about to end, whatever may end by itself
+is a finding only if a second look finds it, too (`is_passing`, collect.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum, IntEnum
+
+from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
+from kafka_sink.commit.identity import has_letters_of_sink_id, parse_task_identity
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome
+from kafka_sink.commit.listing import Listed
+from kafka_sink.commit.open_decisions import Standing
+from kafka_sink.commit.preflight import ONGOING, TransactionDescription
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.frozen import frozen
+from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, LedgerFacts
+
+# No decision is a finding before this, however little time it has.
+MOMENT_MS = 5_000
+# A coordinator looks every 10 s for transactions whose time has passed.
+OVERRUN_MS = 60_000
+_OF_QUERY = re.compile(r"-[0-9a-f]{16}$")
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+class Severity(IntEnum):
+    """The numbers are the exit codes of `status`."""
+
+    FINE = 0
+    LOOK = 1
+    ACT = 2
+
+
+class Trouble(Enum):
+    OPEN = "open"
+    OVERDUE = "overdue"
+    LOST = "lost"
+    ELSEWHERE = "elsewhere"
+    UNREADABLE = "unreadable"
+    COPIED = "copied"
+    TRANSACTION = "transaction"
+    FOREIGN = "foreign"
+    HANGING = "hanging"
+    SILENT = "silent"
+
+
+@frozen
+class Finding:
+    """`commands`: one that mends it, or several of which one is chosen. `mark` is the same as long as nothing changes.
+    `is_passing`: it may have been about to end by itself."""
+
+    trouble: Trouble
+    severity: Severity
+    text: str
+    commands: tuple[str, ...]
+    mark: tuple[object, ...]
+    is_passing: bool = False
+    ledger_topic: str = ""
+    sink_id: str = ""
+    name: str = ""
+    key: BatchKey | None = None
+    topics: tuple[str, ...] = ()
+
+
+@frozen
+class Limits:
+    """`silent_ms`: how long a stream may write nothing; 0: for ever. `retired`: sinks that write no more."""
+
+    open_ms: int
+    silent_ms: int
+    retired: frozenset[str] = frozenset()
+
+
+def judge(facts: ClusterFacts, limits: Limits, brokers: BrokerArguments) -> list[Finding]:
+    """The worst first."""
+    found: list[Finding] = []
+    for ledger in facts.ledgers:
+        commands = CommandTexts(brokers, ledger.topic)
+        found += _judge_ledger(facts, ledger, limits, commands)
+        found += _judge_silence(facts, ledger, limits, commands)
+    found += judge_transactions(facts, brokers)
+    return sorted(found, key=lambda each: (-each.severity, each.ledger_topic, each.sink_id, each.text))
+
+
+# ---- decisions -------------------------------------------------------------------------------------------------------
+
+
+def _judge_ledger(
+    facts: ClusterFacts, ledger: LedgerFacts, limits: Limits, commands: CommandTexts
+) -> Iterator[Finding]:
+    copies = [each for each in ledger.listed if each.record is None and each.origin]
+    if copies:
+        text = (
+            f"{len(copies)} records of the ledger {ledger.topic} are copies from the Kafka cluster "
+            f"{copies[0].origin!r}, made without transactions: their sinks are refused. The command says what to do"
+        )
+        mark = (Trouble.COPIED, ledger.topic)
+        yield Finding(Trouble.COPIED, Severity.LOOK, text, (commands.ledger(),), mark, ledger_topic=ledger.topic)
+    for each in ledger.listed:
+        if each.record is None:
+            if not each.origin and has_letters_of_sink_id(each.sink_id):
+                yield _judge_unreadable(each, commands)
+        elif each.record.kind is Kind.STUCK:
+            yield _judge_lost(each.record, commands)
+        elif each.record.kind is Kind.INTENT:
+            yield from _judge_open(facts, ledger, each, limits, commands)
+
+
+def _judge_unreadable(each: Listed, commands: CommandTexts) -> Finding:
+    text = (
+        f"sink {each.sink_id} is refused: its record at offset {each.offset} of the ledger {commands.ledger_topic} "
+        f"cannot be read: {each.problem}. Unless a newer release wrote it, the command says what is given up, and asks"
+    )
+    return Finding(
+        Trouble.UNREADABLE, Severity.ACT, text, (commands.set_aside(each.sink_id, each.ledger_key),),
+        (Trouble.UNREADABLE, commands.ledger_topic, each.ledger_key, each.offset),
+        ledger_topic=commands.ledger_topic, sink_id=each.sink_id,
+    )  # fmt: skip
+
+
+def _judge_lost(record: LedgerRecord, commands: CommandTexts) -> Finding:
+    outcomes = zip(record.entries, record.outcomes, strict=True)
+    missing = sum(entry.row_count for entry, one in outcomes if one is not TransactionOutcome.COMMITTED)
+    what = "the export is refused" if record.key.is_label else "the query stops at every start"
+    text = (
+        f"{title(record)}: {missing} of {record.row_count} rows are missing, and {what}. Choose: run it again (rows "
+        "that are visible appear twice), or go on without them"
+    )
+    return _of_record(Trouble.LOST, Severity.ACT, text, record, commands, _choice(record, commands), is_passing=False)
+
+
+def _choice(record: LedgerRecord, commands: CommandTexts) -> tuple[str, ...]:
+    return commands.replay(record), commands.accept(record)
+
+
+def _judge_open(
+    facts: ClusterFacts, ledger: LedgerFacts, each: Listed, limits: Limits, commands: CommandTexts
+) -> Iterator[Finding]:
+    record, found = each.record, ledger.judged.get(each.ledger_key)
+    assert record is not None
+    age_ms = facts.at_ms - ledger.since_ms.get(each.ledger_key, record.wall_ms)
+    begin = f"{title(record)} was decided {span(age_ms)} ago, and "
+    if each.origin:
+        text = (
+            f"{title(record)} was decided in the Kafka cluster {each.origin!r}, of which this ledger is a copy. Finish "
+            "it there. Then choose here: run it again, or go on, because its rows have been copied, too"
+        )
+        severity, choice = Severity.LOOK, _choice(record, commands)
+        yield _of_record(Trouble.ELSEWHERE, severity, text, record, commands, choice, is_passing=False)
+        return
+    mend = (commands.recover(record.sink_id),)
+    standing = Standing.UNKNOWN if found is None else found.standing
+    left_ms = None if found is None else found.left_ms
+    if standing is Standing.OVERDUE:
+        text = f"{begin}its transactions have ended, or should have: rows may be missing. The command finds out"
+        yield _of_record(Trouble.OVERDUE, Severity.ACT, text, record, commands, mend)
+    elif age_ms >= _patience_ms(limits, age_ms, left_ms):
+        severity = Severity.ACT
+        if left_ms is not None:
+            text = f"{begin}its {record.row_count} rows are lost unless it is finished within {span(left_ms)}"
+        elif standing is Standing.OPEN:
+            severity = Severity.LOOK
+            text = f"{begin}all of its transactions are committed; only the ledger has to be told"
+        else:
+            text = f"{begin}the brokers do not tell how much time is left to finish it"
+        yield _of_record(Trouble.OPEN, severity, text, record, commands, mend)
+
+
+def _patience_ms(limits: Limits, age_ms: int, left_ms: int | None) -> int:
+    return limits.open_ms if left_ms is None else min(limits.open_ms, max(MOMENT_MS, (age_ms + left_ms) // 4))
+
+
+def _of_record(
+    trouble: Trouble, severity: Severity, text: str, record: LedgerRecord, commands: CommandTexts,
+    mend: tuple[str, ...], *, is_passing: bool = True,
+) -> Finding:  # fmt: skip
+    return Finding(
+        trouble, severity, text, mend, (commands.ledger_topic, record.sink_id, record.key, record.run, record.wall_ms),
+        is_passing, commands.ledger_topic, record.sink_id, record.label, record.key, tuple(sorted(record.topics)),
+    )  # fmt: skip
+
+
+# ---- streams that are silent -----------------------------------------------------------------------------------------
+
+
+def _judge_silence(
+    facts: ClusterFacts, ledger: LedgerFacts, limits: Limits, commands: CommandTexts
+) -> Iterator[Finding]:
+    """Batch writes are not expected to come again. A query with a new checkpoint replaces that with the old one."""
+    if not limits.silent_ms:
+        return
+    newest: dict[str, LedgerRecord] = {}
+    for each in ledger.listed:
+        if each.record is not None and isinstance(each.record.key.batch_id, int):
+            name = name_of(each.sink_id)
+            if name not in newest or each.record.wall_ms > newest[name].wall_ms:
+                newest[name] = each.record
+    for name, record in sorted(newest.items()):
+        age_ms = facts.at_ms - record.wall_ms
+        is_retired = not limits.retired.isdisjoint((name, record.sink_id))
+        if age_ms < limits.silent_ms or is_retired or record.kind in (Kind.INTENT, Kind.STUCK):
+            continue
+        text = (
+            f"{title(record)} is the last one, {span(age_ms)} ago. Is its query running, is there input? If it is to "
+            "write no more, say so"
+        )
+        mend = (commands.retire([*sorted(limits.retired), record.sink_id], limits.silent_ms),)
+        yield _of_record(Trouble.SILENT, Severity.LOOK, text, record, commands, mend, is_passing=False)
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
+
+def judge_transactions(facts: ClusterFacts, brokers: BrokerArguments) -> Iterator[Finding]:
+    """Those that hold readers of a sink's topics back for long. A decided one is told with its decision; one of a
+    sink with a record that cannot be read may be decided."""
+    decided, written = facts.decided_ids, facts.written_topics
+    homes = {each.sink_id: ledger for ledger in facts.ledgers for each in ledger.listed}
+    unread = {each.sink_id for ledger in facts.ledgers for each in ledger.listed if each.record is None}
+    groups: dict[tuple[str, str], list[TransactionDescription]] = {}
+    for one in facts.transactions:
+        identity = parse_task_identity(one.transactional_id)
+        sink_id = "" if identity is None else identity.sink_id
+        topics = written.intersection(topic for topic, _ in one.partitions)
+        is_old = facts.at_ms - one.start_ms >= one.timeout_ms / 2
+        if is_old and (topics or sink_id) and one.transactional_id not in decided and sink_id not in unread:
+            groups.setdefault((sink_id, "" if sink_id else one.transactional_id), []).append(one)
+    for (sink_id, _), found in sorted(groups.items()):
+        home = homes.get(sink_id)
+        commands = CommandTexts(brokers) if home is None else CommandTexts(brokers, home.topic)
+        yield _judge_group(facts, sink_id, found, commands)
+    for each in facts.hanging:
+        yield _judge_hanging(each, brokers)
+
+
+def _judge_group(
+    facts: ClusterFacts, sink_id: str, found: list[TransactionDescription], commands: CommandTexts
+) -> Finding:
+    """Of one sink, or a foreign one alone."""
+    topics = tuple(sorted({topic for one in found for topic, _ in one.partitions}))
+    oldest = min(found, key=lambda one: one.start_ms)
+    left_ms = min(one.start_ms + one.timeout_ms for one in found) - facts.at_ms
+    readers = f"read_committed readers of {_names(topics)} wait for"
+    if sink_id:
+        what = f"{readers} {len(found)} transactions of sink {sink_id} that no decision names"
+        advice = "The batch is slow, or its query was stopped: the command shows which, and asks"
+    else:
+        what = f"{readers} the transaction {oldest.transactional_id!r}, which is not of a sink"
+        advice = "Its application ends it, or the command does, and asks"
+    when = f"the oldest began {span(facts.at_ms - oldest.start_ms)} ago" if len(found) > 1 else (
+        f"it began {span(facts.at_ms - oldest.start_ms)} ago")  # fmt: skip
+    if any(one.state != ONGOING for one in found):
+        when += "; it has ended, but its markers are not written, perhaps because a partition has no leader"
+    elif left_ms < -OVERRUN_MS:
+        when += "; its time has passed, and its coordinator does not end it"
+    else:
+        when += f", and ends at its time-out in {span(left_ms)} at the latest"
+    mend = commands.abort_transactions(sink_id) if sink_id else commands.end_transaction(oldest.transactional_id)
+    return Finding(
+        Trouble.TRANSACTION if sink_id else Trouble.FOREIGN, Severity.LOOK, f"{what}: {when}. {advice}", (mend,),
+        (sink_id, oldest.transactional_id, oldest.producer_id, oldest.producer_epoch, oldest.start_ms),
+        True, commands.ledger_topic if sink_id else "", sink_id, topics=topics,
+    )  # fmt: skip
+
+
+def _judge_hanging(each: HangingProducer, brokers: BrokerArguments) -> Finding:
+    text = (
+        f"read_committed readers of {each.topic}-{each.partition} wait for ever at offset {each.start_offset}: a "
+        f"transaction of producer id {each.producer_id} is open there, and no coordinator knows of it. Kafka's own "
+        "tool ends it"
+    )
+    command = CommandTexts(brokers).abort_hanging(each.topic, each.partition, each.start_offset)
+    mark = (each.topic, each.partition, each.start_offset)
+    return Finding(Trouble.HANGING, Severity.ACT, text, (command,), mark, is_passing=True, topics=(each.topic,))
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def name_of(sink_id: str) -> str:
+    """Without the query."""
+    return _OF_QUERY.sub("", sink_id)
+
+
+def title(record: LedgerRecord) -> str:
+    named = f" ({record.label})" if record.label else ""
+    return f"{record.key} of sink {record.sink_id}{named}"
+
+
+def span(time_ms: int) -> str:
+    seconds = max(0, time_ms) // 1000
+    return next((f"{seconds // size} {unit}" for unit, size in _UNITS if seconds >= 2 * size), f"{seconds} s")
+
+
+def _names(topics: tuple[str, ...]) -> str:
+    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} topics more" if len(topics) > 3 else "")
+
+
+def worst(found: Iterable[Finding]) -> Severity:
+    return max((each.severity for each in found), default=Severity.FINE)
+
+
+def by_sink(found: Iterable[Finding]) -> Mapping[tuple[str, str], list[Finding]]:
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for each in found:
+        if each.sink_id:
+            grouped.setdefault((each.ledger_topic, each.sink_id), []).append(each)
+    return grouped

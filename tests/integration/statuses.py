@@ -1,0 +1,83 @@
+"""States of a cluster for `pykafka-sink status`: aged and hanging transactions, ledgers with many sinks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import Producer as ConfluentProducer
+
+from kafka_sink import Producer
+from kafka_sink.commit.ledger import Kind, LedgerRecord, ledger_key
+from kafka_sink.commit.ledger_codec import encode_record
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing.transaction_state import CoordinatorState
+from tests.integration.commanding import RUN, Said, Shell, Sink
+
+FOREIGN = "billing"
+
+
+def wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def status(shell: Shell, sink: Sink, *words: str) -> Said:
+    """Streams may be silent, unless `words` say otherwise."""
+    return shell("status", "--bootstrap-server", sink.servers, "--silent-after", "0", *words)
+
+
+def findings(shell: Shell, sink: Sink, *words: str) -> list[dict[str, Any]]:
+    found = status(shell, sink, *words, "--json").content["findings"]
+    assert isinstance(found, list)
+    return found
+
+
+def age(broker: EmbeddedBroker, transactional_id: str, by_ms: int = 200_000) -> None:
+    """As if the transaction had begun so much earlier: by default more than half of the time of a `Sink`'s."""
+
+    def make_older(core: Any) -> None:
+        transaction = core.coordinator.transactions[transactional_id]
+        transaction.record = replace(transaction.record, start_ms=transaction.record.start_ms - by_ms)
+
+    broker.do(make_older)
+
+
+def forget(broker: EmbeddedBroker, transactional_id: str) -> None:
+    """The coordinator loses a transaction that is open: it hangs."""
+
+    def lose(core: Any) -> None:
+        transaction = core.coordinator.transactions[transactional_id]
+        transaction.record = replace(transaction.record, state=CoordinatorState.EMPTY, partitions=(), start_ms=-1)
+
+    broker.do(lose)
+
+
+def begin_foreign(servers: str, topic: str, transactional_id: str = FOREIGN) -> None:
+    """Another application has left a transaction open."""
+    options = {"bootstrap.servers": servers, "transactional.id": transactional_id, "transaction.timeout.ms": 300_000}
+    with Producer(options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"foreign", b"key", partition=0)
+        producer.prepare_transaction()
+
+
+def delivered(sink_id: str, topic: str, *, age_ms: int = 0, key: BatchKey | None = None) -> LedgerRecord:
+    return LedgerRecord(
+        Kind.DONE, sink_id, key or BatchKey("query", 7), RUN, wall_ms=wall_ms() - age_ms, row_count=20,
+        topics={topic: 20},
+    )  # fmt: skip
+
+
+def record_all(servers: str, ledger_topic: str, records: Iterable[LedgerRecord]) -> None:
+    """In one transaction, as a sink writes them one by one."""
+    producer = ConfluentProducer({"bootstrap.servers": servers, "transactional.id": f"{ledger_topic}-fill"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for record in records:
+        producer.produce(ledger_topic, encode_record(record), ledger_key(record.sink_id, record.key), partition=0)
+        producer.poll(0)
+    producer.commit_transaction(60)

@@ -1,0 +1,168 @@
+"""`pykafka-sink readers`: what readers of a topic see and wait for. confluent-kafka is the group that reads.
+
+Embedded broker and Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kafka_sink.commit.preflight import TransactionDescription
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.operate.cli.readers import ReaderFacts, reader_word
+from kafka_sink.operate.status.facts import ClusterFacts
+from kafka_sink.testing import EmbeddedBroker, acl
+from kafka_sink.testing.acl import Acl
+from tests.integration.commanding import ROWS_PER_TASK, Said, Shell, Sink
+from tests.integration.statuses import FOREIGN, age, begin_foreign, forget, wall_ms
+from tools.kafka_cluster import KafkaCluster
+
+BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
+GROUP = "billing"
+
+
+@pytest.fixture
+def sink(broker: EmbeddedBroker) -> Sink:
+    sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+    sink.create()
+    return sink
+
+
+def readers(shell: Shell, sink: Sink, *words: str) -> Said:
+    return shell("readers", "--bootstrap-server", sink.servers, "--topic", sink.topic, *words)
+
+
+def told(shell: Shell, sink: Sink, *words: str) -> list[dict[str, Any]]:
+    partitions: list[dict[str, Any]] = readers(shell, sink, "--json", *words).content["partitions"]
+    return partitions
+
+
+def commit(sink: Sink, *offsets: int) -> None:
+    """The group has processed each partition up to here."""
+    consumer = Consumer({"bootstrap.servers": sink.servers, "group.id": GROUP})
+    where = [TopicPartition(sink.topic, partition, offset) for partition, offset in enumerate(offsets)]
+    consumer.commit(offsets=where, asynchronous=False)
+    consumer.close()
+
+
+def check_progress(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    row, other = told(shell, sink)
+    assert (row["committed"], row["last_record"], row["stable"], row["end"], row["readers"]) == (
+        None, ROWS_PER_TASK - 1, ROWS_PER_TASK + 1, ROWS_PER_TASK + 1, "see everything"
+    )  # fmt: skip
+    commit(sink, ROWS_PER_TASK, 4)
+    row, other = told(shell, sink, "--group", GROUP)
+    assert (row["committed"], row["readers"]) == (ROWS_PER_TASK, "caught up, only markers remain")
+    assert (other["committed"], other["readers"]) == (4, f"{ROWS_PER_TASK + 1 - 4} offsets to read")
+    assert [each["readers"] for each in told(shell, sink, "--group", "unheard-of")] == [
+        "the group has committed nothing"
+    ] * 2
+
+
+def test_how_far_a_group_is_and_that_only_markers_remain(sink: Sink, shell: Shell) -> None:
+    check_progress(sink, shell)
+
+
+def test_how_far_a_group_is_on_apache_kafka(kafka: KafkaCluster, topic_name: str, shell: Shell) -> None:
+    name = topic_name[-60:].lstrip("-")
+    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
+    sink.create()
+    check_progress(sink, shell)
+    sink.task(NEXT, 6)
+    row, other = told(shell, sink)
+    assert f"wait for a transaction of sink {name}, open for " in row["readers"] and not other["waits_for"]
+
+
+def test_whom_readers_wait_for_since_when_and_until_when(sink: Sink, broker: EmbeddedBroker, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 6)
+    row, other = told(shell, sink)
+    (one,) = row["waits_for"]
+    assert one["transactional_id"] == f"orders-{sink.run}-6-0"
+    assert 0 <= one["age_ms"] < 300_000 and one["ends_at_ms"] > wall_ms()
+    assert re.fullmatch(
+        r"wait for a transaction of sink orders, open for \d+ s; it ends at 20\d\d-\d\d-\d\d \S+ UTC at the latest",
+        row["readers"],
+    )
+    assert (other["waits_for"], other["readers"]) == ([], "see everything")
+    assert readers(shell, sink).exit_code == 0, "a task writes"
+    begin_foreign(sink.servers, "t")
+    age(broker, FOREIGN)
+    said = readers(shell, sink)
+    assert said.exit_code == 1 and f"wait for 2 transactions, the oldest of '{FOREIGN}', open for 3 min" in said.out
+    assert f"transactions --abort --bootstrap-server {sink.servers} --transactional-id {FOREIGN}" in said.out
+
+
+def test_readers_that_wait_for_a_decision_are_told_the_command_and_those_that_wait_for_ever_too(
+    sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    receipts = sink.decide_and_die(BATCH)
+    said = readers(shell, sink)
+    assert said.exit_code == 2 and f"    {sink.command('recover')}\n" in said.out
+    for receipt in receipts:
+        assert receipt.transaction is not None
+        forget(broker, receipt.transaction.transactional_id)
+    said = readers(shell, sink)
+    assert said.exit_code == 2 and "wait for ever: a transaction hangs" in said.out
+
+
+def test_a_topic_of_which_no_sink_knows_has_readers_too(broker: EmbeddedBroker, shell: Shell) -> None:
+    sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+    missing = readers(shell, sink)
+    assert missing.exit_code == 2 and "topic t: " in missing.err
+    broker.create_topic("t", 1)
+    (row,) = told(shell, sink)
+    assert (row["last_record"], row["end"], row["readers"]) == (None, 0, "see everything")
+    begin_foreign(sink.servers, "t")
+    assert "wait for a transaction of 'billing'" in readers(shell, sink).out
+    age(broker, FOREIGN)
+    assert readers(shell, sink).exit_code == 1
+
+
+def test_a_group_that_may_not_be_described_is_named(shell: Shell) -> None:
+    users = {"admin": "admin", "ann": "ann"}
+    allowed = [Acl("User:ann", acl.DESCRIBE, acl.TOPIC, "t"), Acl("User:ann", acl.READ, acl.TOPIC, "t")]
+    with EmbeddedBroker(users=users, acls=allowed, properties={"super.users": "User:admin"}) as broker:
+        broker.create_topic("t", 1)
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        options = {**login, "sasl.username": "ann", "sasl.password": "ann"}
+        words = [word for name, value in options.items() for word in ("--option", f"kafka.{name}={value}")]
+        sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+        assert readers(shell, sink, *words).exit_code == 0
+        said = readers(shell, sink, *words, "--group", GROUP)
+        assert said.exit_code == 4 and f"not authorized to describe group {GROUP}" in said.err
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+NOW_MS = 1_700_000_000_000
+ONE = TransactionDescription("billing", "Ongoing", 1, 0, 60_000, NOW_MS - 5_000, (("t", 0),))
+WAITS = "wait for a transaction of 'billing', open for 5 s; it ends at 2023-11-14 22:14:15 UTC at the latest"
+SEEN = ReaderFacts(0, committed=None, last=9, stable=11, end=11, waits_for=(), hangs=False)
+CASES = [
+    (SEEN, True, "the group has committed nothing"),
+    (SEEN, False, "see everything"),
+    (replace(SEEN, committed=11), True, "caught up"),
+    (replace(SEEN, committed=10), True, "caught up, only markers remain"),
+    (replace(SEEN, committed=9), True, "2 offsets to read"),
+    (replace(SEEN, committed=0, last=None), True, "caught up, only markers remain"),
+    # Nothing but markers within reach, and the group is further behind than that.
+    (replace(SEEN, committed=0, last=None, stable=10_001, end=10_001), True, "10001 offsets to read"),
+    (replace(SEEN, end=13), False, "2 offsets are about to be seen"),
+    (replace(SEEN, end=13, hangs=True), False, "wait for ever: a transaction hangs"),
+    (
+        replace(SEEN, end=13, committed=11, waits_for=(ONE,)), True,
+        f"caught up; {WAITS}",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "has_group", "words"), CASES, ids=[words for _, _, words in CASES])
+def test_what_is_said_of_a_partition(facts: ReaderFacts, has_group: bool, words: str) -> None:
+    assert reader_word(facts, ClusterFacts(NOW_MS, "here", ()), has_group=has_group) == words
