@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +27,22 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     from tests.integration.commanding import Shell
 
     return Shell(capsys)
+
+
+@pytest.fixture
+def fresh_driver() -> Iterator[None]:
+    """What a driver's process keeps belongs to this test alone. Clients that an earlier test has left are closed before
+    others take their place: without an owner the garbage collector would close their sockets, with a warning that fails
+    whichever test runs then."""
+    from kafka_sink.producer.pool import POOL
+    from kafka_sink.spark import driver
+
+    driver.CLIENTS.value.close()
+    for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
+        kept.renew()
+    yield
+    driver.CLIENTS.value.close()
+    POOL.close()
 
 
 @pytest.fixture(params=[NEWEST, FIRST_GENERATION])

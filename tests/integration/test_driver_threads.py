@@ -30,7 +30,6 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.warn_once import WARNED, warn_once
-from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver, log
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.planned import PlannedWrite, plan_query
@@ -52,14 +51,9 @@ _TASK = PerProcess(threading.Lock)
 
 
 @pytest.fixture(autouse=True)
-def fresh_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_driver: None) -> None:
     for name, value in worker_environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
-        kept.renew()
-    yield
-    driver.CLIENTS.value.close()
-    POOL.close()
 
 
 class Stream:
