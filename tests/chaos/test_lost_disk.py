@@ -110,6 +110,7 @@ def test_a_commit_waits_for_the_disk_and_then_shows_each_row_to_readers(
     stream.check(2)
 
 
+@pytest.mark.slow
 def test_a_decision_of_a_killed_driver_is_finished_when_the_disk_is_back(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, topic_name: str
 ) -> None:

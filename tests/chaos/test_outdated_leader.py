@@ -30,6 +30,7 @@ def test_an_outdated_leader_tells_the_end_that_it_knew_and_acknowledges_nothing(
     check_outdated_leader(kafka_three_nodes, topic_name)
 
 
+@pytest.mark.slow
 def test_an_outdated_leader_of_the_first_generation_does_the_same(topic_name: str) -> None:
     with or_without_kafka(KafkaCluster(FIRST_GENERATION, 3)) as kafka:
         check_outdated_leader(kafka, topic_name)

@@ -74,7 +74,8 @@ def guarded_of() -> Iterator[Callable[[str], KafkaCluster]]:
         yield of
 
 
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+# That both allow and forbid alike is shown by tests/conformance/test_security.py.
+@pytest.fixture(params=[NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow)])
 def kafka(request: pytest.FixtureRequest, guarded_of: Callable[[str], KafkaCluster]) -> KafkaCluster:
     return guarded_of(request.param)
 

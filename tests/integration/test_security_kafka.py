@@ -256,6 +256,7 @@ def test_a_session_that_ended_while_nobody_wrote_is_renewed_before_the_next_reco
 # ---- three nodes -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restarts(
     tmp_path: Path, topic_name: str
 ) -> None:

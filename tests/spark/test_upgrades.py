@@ -38,9 +38,9 @@ def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: 
 @pytest.mark.parametrize(
     "killed_at",
     [
-        pytest.param(None, id="ended"),
         pytest.param(1, id="killed-at-the-first-end"),
-        # Without Spark this case is in every run: tests/chaos/test_upgrades.py.
+        # Without Spark these cases are in every run: tests/chaos/test_upgrades.py.
+        pytest.param(None, id="ended", marks=pytest.mark.slow),
         pytest.param(2, id="killed-at-the-second", marks=pytest.mark.slow),
     ],
 )
