@@ -24,7 +24,7 @@ from kafka_sink.kafka.wire.apis import (
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, Request, of_a_task, of_the_driver
+from tests.support.faults import Harm, Request, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]

@@ -17,7 +17,7 @@ from kafka_sink.kafka.wire.apis import END_TXN, FETCH
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, of_the_driver
+from tests.support.faults import Harm, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [

@@ -18,7 +18,7 @@ from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream, freezer
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, of_a_task, of_the_driver
+from tests.support.faults import Harm, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [

@@ -24,7 +24,7 @@ from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, BareQuery
 from tests.chaos.bare_stream import BareStream
 from tests.conftest import NEWEST, or_without_kafka
-from tests.integration.producing import TIMEOUT_S, transactional
+from tests.support.producing import TIMEOUT_S, transactional
 from tools.foreign_reader import end_offsets
 from tools.java import release, run_class
 from tools.kafka_cluster import KafkaCluster

@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.kafka.wire import apis
-from tests.broker_requests import batch
 from tests.chaos.outages import create_topic, leader_as_told_by, pause_leader, wait_until_moved
 from tests.conftest import FIRST_GENERATION, or_without_kafka
+from tests.support.broker_requests import batch
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_views import ask

@@ -17,10 +17,10 @@ from tests.chaos.bare_export import ROWS, BareExport
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, of_a_task
 from tests.conftest import FIRST_GENERATION, NEWEST
-from tests.integration.commanding import Shell
-from tests.integration.open_transactions import open_transactions
+from tests.support.commanding import Shell
+from tests.support.faults import Harm, of_a_task
+from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]

@@ -41,8 +41,8 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver, FinishedBatch
 from kafka_sink.spark.summary import report_aborted
 from kafka_sink.spark.waiting_readers import waiting_text
-from tests.integration.asking import client_of
-from tests.integration.commanding import Sink, Unanswered, rows
+from tests.support.asking import client_of
+from tests.support.commanding import Sink, Unanswered, rows
 from tools.waiting import wait_until
 
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)

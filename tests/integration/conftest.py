@@ -11,8 +11,8 @@ from tests.conftest import FIRST_GENERATION, NEWEST
 
 if TYPE_CHECKING:
     from kafka_sink.testing import EmbeddedBroker
-    from tests.integration.commanding import Shell
-    from tests.secured_kafka import SecuredKafka
+    from tests.support.commanding import Shell
+    from tests.support.secured_kafka import SecuredKafka
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def broker(embedded_kafka: EmbeddedBroker) -> EmbeddedBroker:
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     """Runs commands of `pykafka-sink`."""
-    from tests.integration.commanding import Shell
+    from tests.support.commanding import Shell
 
     return Shell(capsys)
 

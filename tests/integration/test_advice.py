@@ -17,7 +17,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.advising import BATCH, CASES, ENTRIES_OF, OF_PAGE, Case, Done, enter, paste, pending
-from tests.integration.commanding import Sink
+from tests.support.commanding import Sink
 from tools.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]

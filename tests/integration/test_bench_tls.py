@@ -11,7 +11,7 @@ from bench.contest import Arena
 from bench.plan import Case
 from tests.conftest import NEWEST
 from tests.integration.test_bench import TINY
-from tests.secured_kafka import SecuredKafka
+from tests.support.secured_kafka import SecuredKafka
 from tools.kafka_security import SSL
 
 

@@ -14,7 +14,7 @@ from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.core import _at_exit
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import break_engine, transactional
+from tests.support.producing import break_engine, transactional
 from tools.waiting import wait_until
 
 HOUR_MS = 3_600_000

@@ -59,7 +59,7 @@ from kafka_sink.telemetry.metrics.stream_figures import RECENT_MAX
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.hostile_peer import HostilePeer, web_drips
-from tests.integration.local_server import LocalServer, QuietHandler
+from tests.support.local_server import LocalServer, QuietHandler
 from tools.foreign_reader import read_topic
 from tools.kafka_node import free_port
 from tools.waiting import wait_until

@@ -26,7 +26,7 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import planning, task, writer
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.worker_environment import worker_environment
 

@@ -19,7 +19,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import (
+from tests.support.producing import (
     TIMEOUT_S,
     break_engine,
     descriptor_count,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kafka_sink.spark.read_ahead as module
 from kafka_sink.spark.read_ahead import AHEAD_MAX_BYTES, AHEAD_MIN_BYTES, read_ahead
-from tests.integration.producing import replace_start
+from tests.support.producing import replace_start
 
 PATIENCE_S = 10
 SMALL, MEDIUM, LARGE = 1, AHEAD_MIN_BYTES, AHEAD_MAX_BYTES + 1

@@ -35,11 +35,11 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.formats import registry_memory
 from kafka_sink.spark.formats.schema_registry import CLIENTS_MAX, RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
-from tests.certificates import Authority, Issued
 from tests.integration import hostile_peer
 from tests.integration.hostile_peer import HostilePeer
-from tests.integration.token_server import TokenServer
-from tests.unit.option_parsing import registry_settings
+from tests.support.certificates import Authority, Issued
+from tests.support.option_parsing import registry_settings
+from tests.support.token_server import TokenServer
 from tools.kafka_node import free_port
 
 ONE = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"a","type":"int"}]}')

@@ -22,10 +22,10 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.spark import driver, second_door
 from kafka_sink.testing import EmbeddedBroker
-from tests.chaos.faults import Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.integration.bare_frame import BareFrame
-from tests.integration.open_transactions import open_transactions
+from tests.support.faults import Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 
 pytestmark = [

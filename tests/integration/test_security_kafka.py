@@ -18,11 +18,11 @@ from kafka_sink.commit.commit_step import Progress
 from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 from kafka_sink.options.parse import parse_producer_options
-from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
-from tests.integration.asking import said
-from tests.integration.producing import transacted_for
-from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
+from tests.support.asking import said
+from tests.support.certificates import Authority
+from tests.support.producing import transacted_for
+from tests.support.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 from tools.waiting import wait_until

@@ -30,9 +30,9 @@ from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of, sink_id_of
-from tests.integration.asking import client_of
-from tests.integration.commanding import Shell, Sink, rows
-from tests.integration.open_transactions import open_transactions
+from tests.support.asking import client_of
+from tests.support.commanding import Shell, Sink, rows
+from tests.support.open_transactions import open_transactions
 from tools.worker_environment import worker_environment
 
 LEDGER = "ledger"

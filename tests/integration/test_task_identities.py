@@ -27,7 +27,7 @@ from kafka_sink.spark.driver import FinishedBatch, abort_batch, check_with_kafka
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.asking import LIST_BODY, answers_to, client_of, listed_ids, request
+from tests.support.asking import LIST_BODY, answers_to, client_of, listed_ids, request
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 

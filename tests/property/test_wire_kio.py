@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from kafka_sink.kafka.wire.apis import APIS, Api
 from kafka_sink.kafka.wire.codes import code
 from kafka_sink.kafka.wire.produce import encode_after_head, encode_produce_head
-from tests.property.wire_values import bodies, encode, message_id, messages, rows
+from tests.support.wire_values import bodies, encode, message_id, messages, rows
 
 pytest.importorskip("kio", reason="kio needs Python 3.11 or later")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.kafka.wire.apis import METADATA, Api
 from kafka_sink.kafka.wire.frames import FrameBuffer
-from tests.property.wire_values import bodies, decode, encode, message_id, messages, rows
+from tests.support.wire_values import bodies, decode, encode, message_id, messages, rows
 
 MESSAGES = list(messages())
 FEW = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

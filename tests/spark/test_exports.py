@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from kafka_sink import register
 from kafka_sink.kafka.wire.apis import END_TXN
-from tests.chaos.faults import Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import append, values, writable_topic
+from tests.support.faults import Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
 from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 

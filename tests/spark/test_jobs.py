@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NEWEST
-from tests.secured_kafka import SHORT, USERS, SecuredKafka
 from tests.spark.parity import values, writable_topic
+from tests.support.secured_kafka import SHORT, USERS, SecuredKafka
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import SASL_SSL

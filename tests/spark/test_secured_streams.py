@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from kafka_sink.__main__ import main
 from tests.conftest import NEWEST
-from tests.secured_kafka import KEY_PASSWORD, SHORT, USERS, SecuredKafka
 from tests.spark.parity import Folder, values, writable_topic
 from tests.spark.spark_session import run_to_end
+from tests.support.secured_kafka import KEY_PASSWORD, SHORT, USERS, SecuredKafka
 from tools.kafka_security import MTLS, SASL_SSL
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

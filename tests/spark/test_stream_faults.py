@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.open_transactions import open_transactions
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip
