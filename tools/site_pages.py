@@ -131,7 +131,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    builders = next((pages for section in config.nav for title, pages in section.items() if title == BUILDERS), [])
+    builders: list[str] = next(
+        (pages for section in config.nav for title, pages in section.items() if title == BUILDERS), []
+    )
     if page.file.src_uri in builders:
         page.meta["search"] = {"boost": BUILDERS_BOOST}
     own = {site: path for path, site in PAGES.items()}
