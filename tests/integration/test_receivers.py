@@ -369,7 +369,7 @@ def test_half_a_line_is_cut_off_and_never_the_line_of_another_process(
         other.join(0.5)  # without a lock it has ended then
         return written
 
-    monkeypatch.setattr(os, "write", half)
+    monkeypatch.setattr("kafka_sink.telemetry.lineage.send.os", SimpleNamespace(**{**vars(os), "write": half}))
     with pytest.raises(OSError, match="No space left"):
         append_line(path, "this line is longer")
     other.join()
