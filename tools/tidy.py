@@ -271,7 +271,7 @@ def shared_patches(source: Source) -> Iterator[str]:
             owner = node.args[0]
             name = owner.value.rpartition(".")[0] if isinstance(owner, ast.Constant) else ast.unparse(owner)
             if str(name).rpartition(".")[2] in OF_ALL_THREADS:
-                yield f"{source.path}:{node.lineno}: every thread gets what {name} is given here: replace the module's name"
+                yield f"{source.path}:{node.lineno}: every thread gets this {name}: replace the name in the module"
 
 
 def lost_files(sources: Iterable[Source]) -> Iterator[str]:
