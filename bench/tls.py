@@ -17,7 +17,7 @@ from statistics import median
 from bench.contest import BROKER_JVM, BROKER_PROPERTIES, Arena
 from bench.plan import CONTESTANTS, FULL, JAVA, QUICK, Case, Plan
 from bench.report import PAGES, PARTIAL, conditions, machine, publish
-from tests.certificates import Authority
+from tests.support.certificates import Authority
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import SSL, BrokerTls
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from tests.secured_kafka import SecuredKafka
+    from tests.support.secured_kafka import SecuredKafka
     from tools.kafka_cluster import KafkaCluster
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def kafka_three_nodes(kafka_of: Callable[[str, int], KafkaCluster]) -> Iterator[
 @pytest.fixture(scope="session")
 def secured_kafka_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SecuredKafka]]:
     """`secured_kafka_of(version)` returns one node with TLS and SASL listeners, started at its first use."""
-    from tests.secured_kafka import running
+    from tests.support.secured_kafka import running
 
     with started_when_asked(lambda version: running(version, tmp_path_factory.mktemp("certificates"))) as of:
         yield of

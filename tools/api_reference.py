@@ -1,5 +1,8 @@
 """Writes docs/python-api.md from the docstrings: `python -m tools.api_reference [file]`.
 
+mkdocstrings makes its page while the site is built, and only there; this one is also read on GitHub, and a change of
+the public names is a change of a file that somebody reviews.
+
 It reads the sources, not imported modules, so that the page is the same with every Python version. A test compares the
 committed file with it.
 """

@@ -5,6 +5,9 @@
         browser.evaluate("document.title")
 
 `problems` collects the errors on a page's console, uncaught exceptions, and files that could not be loaded.
+
+playwright with the same Chromium takes twice the CPU for a first page (1.8 s, and 0.9 here) and 161 MB of packages,
+with a browser's protocol that is tested with its own Chromium only.
 """
 
 from __future__ import annotations

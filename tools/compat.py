@@ -11,6 +11,8 @@ Each version is tested in one pytest process. PYKAFKA_SINK_KAFKA names its broke
 the oldest dependencies have their own virtual environments in the cache, with the jars. docs/compatibility.json keeps
 the results by version, so that a single version can be tested again; the page is created from that file. The exit code
 is 1 if a test has failed.
+
+nox would create these environments, 22 of 455 lines; the groups of tests, the kept results and the page would stay.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 It writes to dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. They
 are built from the files of the last commit, in two folders, and every file has the time of that commit; any difference
 is an error. The zip must have the sources of that commit and nothing else. Nothing is uploaded:
-.github/workflows/release.yml does that from a tag.
+.github/workflows/release.yml does that from a tag. `python -m build` is one of its steps; `uv build` would be the same
+step.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 speed.svg has every shape of rows, bars.svg three ways to write the same rows. Both show rows per second as a multiple
 of Spark's own sink. A test compares the committed files, so that pictures and pages agree.
+
+matplotlib draws the bars of speed.svg in 49 kB (these have 5), in one colour scheme: a page that is read in the dark
+needs a second file. It brings 86 MB of packages and other bytes with each of its versions, and a test compares bytes.
 """
 
 from __future__ import annotations

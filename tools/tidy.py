@@ -2,8 +2,11 @@
 
 It checks rules that a formatter and a type checker cannot: which folder may import which, what a pure folder must not
 use, the length of files and functions, dead modules, modules without a docstring, comments that name files which do not
-exist, functions named by a participle and not by a verb, questions that change something, tests that check nothing,
-unfinished work, and paths of a developer's machine.
+exist, functions named by a participle and not by a verb, questions that change something, tests that check nothing or
+patch what every thread uses, unfinished work, and paths of a developer's machine.
+
+import-linter would need a contract for each of the 30 folders, 719 lines of folders that it must not import, where
+LAYERS has 30 of those that it may; it sees no import that is named in a string; the other rules read the same trees.
 
 Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
 """
@@ -110,6 +113,9 @@ VERBS_IN_ED = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "
 
 # Modules of shell commands are named in strings and imported when the command runs.
 IMPORTED_BY_NAME = re.compile(PACKAGE + r"(\.\w+)+:\w+")
+
+# Modules and classes of which a process has one.
+OF_ALL_THREADS = frozenset({"time", "os", "random", "socket", "select", "threading", "Thread"})
 
 _CHECKING_CALLS = ("assert", "raises", "warns", "check", "expect", "verify", "fail")
 
@@ -314,6 +320,19 @@ def verdicts(source: Source) -> Iterator[str]:
             yield f"{source.path}:{function.lineno}: {function.name} checks nothing"
 
 
+def shared_patches(source: Source) -> Iterator[str]:
+    """Tests that replace what belongs to every thread: `setattr(time, "sleep", ...)`, `setattr("a.b.time.sleep", ...)`.
+    Threads of the test, and those that earlier tests have left, get the replacement as well. What tests/support
+    replaces looks at the thread."""
+    is_judged = source.is_python and source.path.startswith("tests/") and not source.path.startswith("tests/support/")
+    for node in source.nodes if is_judged else ():
+        if isinstance(node, ast.Call) and _called_name(node) == "setattr" and len(node.args) > 1:
+            owner = node.args[0]
+            name = owner.value.rpartition(".")[0] if isinstance(owner, ast.Constant) else ast.unparse(owner)
+            if str(name).rpartition(".")[2] in OF_ALL_THREADS:
+                yield f"{source.path}:{node.lineno}: every thread gets this {name}: replace the name in the module"
+
+
 def lost_files(sources: Iterable[Source]) -> Iterator[str]:
     """File names in comments, docstrings and DESIGN.md must exist."""
     every = list(sources)
@@ -378,7 +397,9 @@ def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
 
 
 TEXT_RULES = (unfinished_work, machine_paths)
-PYTHON_RULES = (layers, purity, sizes, introductions, participles, questions, verdicts, *TEXT_RULES)
+PYTHON_RULES = (
+    layers, purity, sizes, introductions, participles, questions, verdicts, shared_patches, *TEXT_RULES,
+)  # fmt: skip
 
 
 def complaints(sources: Iterable[Source]) -> list[str]:

@@ -29,9 +29,9 @@ from tests.chaos.bare_spark import (
     settings_of,
     sink_id_of,
 )
-from tests.chaos.faults import Harm, is_drivers, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.integration.open_transactions import open_transactions
+from tests.support.faults import Harm, is_drivers, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 

@@ -15,5 +15,8 @@ RECORDS = int(os.environ.get("CHAOS_RECORDS", "60000"))
 IS_FULL = RECORDS >= 1_000_000
 # The number of times that each outage hits a transactional application.
 ROUNDS = 4 if IS_FULL else 1
-# For long lists of variants: the older version only with `make slow` and `make chaos`.
-NEWEST_MAINLY = (NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow))
+# A mark: with the older version only `make slow` and `make chaos`. For claims that both simulations and the model have
+# for both transaction versions, and for long lists of variants.
+NEWEST_MAINLY = pytest.mark.parametrize(
+    "kafka", [NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow)], indirect=True
+)

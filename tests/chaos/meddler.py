@@ -19,7 +19,7 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.kafka.client.ask import AllBrokers, Coordinator, Coordinators, Leader
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
 from kafka_sink.kafka.wire.schema import compile_fields, parse_fields
-from tests.integration.asking import answers_to, client_of, request
+from tests.support.asking import answers_to, client_of, request
 from tools.kafka_cluster import KafkaCluster
 
 # The sink itself never sends this request; every release from 2.8 on reads version 1.

@@ -16,12 +16,13 @@ from kafka_sink.errors import DeliveryError
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Fault, Harm, of_a_task, of_the_driver
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.outages import TRANSACTION_TOPIC, Outage
 from tests.chaos.test_cluster_changes import cluster_of
 from tests.chaos.test_three_nodes import restarts_all
 from tests.chaos.test_transaction_time_outs import coordinator_of
 from tests.conftest import FIRST_GENERATION
+from tests.support.faults import Fault, Harm, of_a_task, of_the_driver
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -219,6 +220,7 @@ def commit_with_a_dead_leader(stream: BareStream, *, comes_back_after_s: float |
 # ---- clocks ----
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("days", [1, -1])
 def test_clocks_that_jump_by_a_day_in_the_middle_of_a_batch_change_nothing(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, days: int
@@ -236,6 +238,7 @@ def test_clocks_that_jump_by_a_day_in_the_middle_of_a_batch_change_nothing(
     stream.check(4)
 
 
+@NEWEST_MAINLY
 def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_nothing(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:

@@ -12,10 +12,10 @@ from kafka_sink.errors import CommitLost
 from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.outages import TRANSACTION_TOPIC
 from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
+from tests.support.faults import Harm, of_a_task
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

@@ -24,18 +24,13 @@ from kafka_sink.kafka.wire.apis import (
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, Request, of_a_task, of_the_driver
+from tests.support.faults import Harm, Request, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 TOPIC_REFUSED, ID_REFUSED = 29, 53
 Body = Mapping[str, Any]
-
-
-@pytest.fixture(params=NEWEST_MAINLY)
-def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    return kafka_of(request.param, 1)
 
 
 def refused(_: Body) -> Body:
@@ -115,6 +110,7 @@ def check_a_refusal(stream: BareStream, step: Step) -> None:
     stream.check(2)
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("step", STEPS)
 def test_a_batch_is_wholly_there_or_absent_after_commit_has_raised(stream: BareStream, step: str) -> None:
     check_a_refusal(stream, STEPS[step])
@@ -127,6 +123,7 @@ def test_a_batch_is_wholly_there_or_absent_after_a_step_that_only_older_brokers_
     check_a_refusal(stream_on(kafka_3), FIRST_GENERATION_STEPS[step])
 
 
+@NEWEST_MAINLY
 def test_a_permission_that_is_taken_away_after_the_decision_loses_nothing(stream: BareStream) -> None:
     """commit() fails, and recovery fails repeatedly; when the permission is back, the batch is finished."""
     with stream.query() as query:
@@ -146,6 +143,7 @@ def test_a_permission_that_is_taken_away_after_the_decision_loses_nothing(stream
     stream.check(2)
 
 
+@NEWEST_MAINLY
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [Harm.LOSE_REQUEST, Harm.LOSE_ANSWER], ids=["not-made", "made"])
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
 from tests.chaos.bare_spark import TASKS, Killed
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, of_a_task, of_the_driver, whose
+from tests.support.faults import Harm, of_a_task, of_the_driver, whose
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 

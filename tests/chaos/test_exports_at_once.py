@@ -14,11 +14,16 @@ import pytest
 from kafka_sink.errors import CommitAborted, KafkaSinkError
 from tests.chaos.bare_export import ROWS, BareExport
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.extent import NEWEST_MAINLY
 from tools.foreign_reader import read_topic
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(900),
+    NEWEST_MAINLY,
+]
 
-DAYS, ROUNDS = 50, 10
+DAYS = 50
 
 
 def settings_of_day(stream: BareStream, day: str) -> dict[str, str]:
@@ -44,12 +49,13 @@ def test_a_backfill_of_fifty_days_at_once_is_delivered_and_no_driver_is_refused(
     assert len(seen) == ROWS and set(seen.values()) == {DAYS}
 
 
+@pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_written_at_once", [False, True], ids=["commits at once", "from the first row on"])
 def test_one_day_twice_at_once_is_there_once_and_no_text_speaks_of_another_query(
-    direct_stream: BareStream, is_written_at_once: bool
+    direct_stream: BareStream, is_written_at_once: bool, rounds: int
 ) -> None:
     ends = Counter[str]()
-    for number in range(ROUNDS):
+    for number in range(rounds):
         settings = settings_of_day(direct_stream, f"day-{number}")
         with BareExport(settings) as first, BareExport(settings) as second:
             for each in (first, second):
@@ -62,7 +68,7 @@ def test_one_day_twice_at_once_is_there_once_and_no_text_speaks_of_another_query
             for each in (first, second):
                 ends[end_of(each)] += 1
     seen = Counter(record.value for record in read_topic(direct_stream.kafka.bootstrap_servers, direct_stream.topic))
-    assert len(seen) == ROWS and set(seen.values()) == {ROUNDS}
+    assert len(seen) == ROWS and set(seen.values()) == {rounds}
     assert direct_stream.open() == []
     print(f"\n{direct_stream.kafka.version}: {dict(ends)}")
 

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_sink.kafka.wire.apis import END_TXN, FIND_COORDINATOR, METADATA
 from kafka_sink.kafka.wire.frames import decode_request_header, decode_response, encode_request, encode_response
-from tests.chaos.kafka_proxy import Harm, KafkaProxy
+from tests.support.kafka_proxy import Harm, KafkaProxy
 from tools.waiting import PATIENCE_S, wait_until
 
 END_BODY = {"transactional_id": "id", "producer_id": 7, "producer_epoch": 3, "committed": True}

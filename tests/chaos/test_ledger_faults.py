@@ -14,9 +14,14 @@ from kafka_sink import Producer
 from kafka_sink.errors import CommitAborted, ConfigError
 from tests.chaos.bare_spark import ROWS, Checkpoint
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.extent import NEWEST_MAINLY
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(600),
+    NEWEST_MAINLY,
+]
 
 
 @pytest.fixture

@@ -17,15 +17,14 @@ from kafka_sink.kafka.wire.apis import END_TXN, FETCH
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, of_the_driver
+from tests.support.faults import Harm, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(params=NEWEST_MAINLY)
-def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    return kafka_of(request.param, 1)
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(600),
+    NEWEST_MAINLY,
+]
 
 
 def test_an_intent_whose_abort_is_in_the_next_segment_of_the_ledger_is_not_taken_for_a_decision(

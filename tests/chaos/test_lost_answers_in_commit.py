@@ -18,17 +18,16 @@ from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream, freezer
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.faults import Harm, of_a_task, of_the_driver
+from tests.support.faults import Harm, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(900),
+    NEWEST_MAINLY,
+]
 
 PASSING = [Harm.LOSE_ANSWER, Harm.LOSE_REQUEST, Harm.CUT_ANSWER, Harm.CUT_REQUEST, Harm.DUPLICATE_REQUEST]
-
-
-@pytest.fixture(params=NEWEST_MAINLY)
-def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    return kafka_of(request.param, 1)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, BareQuery
 from tests.chaos.bare_stream import BareStream
 from tests.conftest import NEWEST, or_without_kafka
-from tests.integration.producing import TIMEOUT_S, transactional
+from tests.support.producing import TIMEOUT_S, transactional
 from tools.foreign_reader import end_offsets
 from tools.java import release, run_class
 from tools.kafka_cluster import KafkaCluster
@@ -110,6 +110,7 @@ def test_a_commit_waits_for_the_disk_and_then_shows_each_row_to_readers(
     stream.check(2)
 
 
+@pytest.mark.slow
 def test_a_decision_of_a_killed_driver_is_finished_when_the_disk_is_back(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, topic_name: str
 ) -> None:

@@ -21,9 +21,9 @@ from confluent_kafka import KafkaException
 from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import TASKS, Killed
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, of_a_task, of_the_driver
 from tests.chaos.outages import TRANSACTION_TOPIC, leader_as_told_by
 from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
+from tests.support.faults import Harm, of_a_task, of_the_driver
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

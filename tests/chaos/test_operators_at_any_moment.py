@@ -23,16 +23,17 @@ from kafka_sink.errors import CommitAborted, CommitLost, KafkaSinkError
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS, ROWS, BareQuery
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, Request, of_a_task
 from tests.chaos.meddler import Meddler, Way
 from tests.chaos.numbered_records import numbered_value
 from tests.chaos.test_cluster_changes import cluster_of
 from tests.conftest import NEWEST
+from tests.support.faults import Harm, Request, of_a_task
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.timeout(900)]
 
-MOMENTS = 30
+# Each way twice, or for several moments of each kind of request.
+FEW, MANY = 14, 30
 # Most micro-batches send more requests than this, so most moments are hit.
 REQUESTS = 28
 # The sink's command takes seconds: it looks twice whether anything moves.
@@ -119,8 +120,15 @@ def play(stream: BareStream, moments: int) -> None:
     assert any("CommitAborted" in end for end in played.ends)
 
 
-def test_no_row_is_lost_in_silence_whenever_somebody_ends_the_transactions_of_tasks(stream: BareStream) -> None:
-    play(stream, MOMENTS)
+def test_no_row_is_lost_in_silence_whenever_somebody_ends_the_transactions_of_tasks(
+    stream_on: Callable[..., BareStream], kafka_4: KafkaCluster
+) -> None:
+    play(stream_on(kafka_4), FEW)
+
+
+@pytest.mark.slow
+def test_nor_is_one_lost_at_many_moments_with_each_version_of_the_brokers(stream: BareStream) -> None:
+    play(stream, MANY)
 
 
 @pytest.mark.slow
@@ -128,7 +136,7 @@ def test_so_it_is_where_the_newest_brokers_have_the_older_transaction_version(
     stream_on: Callable[..., BareStream],
 ) -> None:
     with cluster_of(NEWEST, transaction_version=1) as kafka:
-        play(stream_on(kafka), MOMENTS)
+        play(stream_on(kafka), MANY)
 
 
 @pytest.mark.parametrize("way", [Way.END, Way.END_OF_VERSION_1, Way.MARKER])

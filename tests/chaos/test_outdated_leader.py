@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.kafka.wire import apis
-from tests.broker_requests import batch
 from tests.chaos.outages import create_topic, leader_as_told_by, pause_leader, wait_until_moved
 from tests.conftest import FIRST_GENERATION, or_without_kafka
+from tests.support.broker_requests import batch
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_views import ask
@@ -30,6 +30,7 @@ def test_an_outdated_leader_tells_the_end_that_it_knew_and_acknowledges_nothing(
     check_outdated_leader(kafka_three_nodes, topic_name)
 
 
+@pytest.mark.slow
 def test_an_outdated_leader_of_the_first_generation_does_the_same(topic_name: str) -> None:
     with or_without_kafka(KafkaCluster(FIRST_GENERATION, 3)) as kafka:
         check_outdated_leader(kafka, topic_name)

@@ -26,8 +26,8 @@ from kafka_sink.kafka.wire.apis import (
     Api,
 )
 from tests.chaos.extent import IS_FULL
-from tests.chaos.kafka_proxy import Fault, Harm, KafkaProxy
-from tests.integration.producing import producer_of
+from tests.support.kafka_proxy import Fault, Harm, KafkaProxy
+from tests.support.producing import producer_of
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import PATIENCE_S

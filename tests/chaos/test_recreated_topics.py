@@ -23,12 +23,11 @@ from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(params=NEWEST_MAINLY)
-def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    return kafka_of(request.param, 1)
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(600),
+    NEWEST_MAINLY,
+]
 
 
 def recreate(stream: BareStream) -> None:

@@ -78,7 +78,7 @@ class SharingQuery(BareQuery):
         return True
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_queries_that_share_their_processes_and_are_stopped_and_started_deliver_each_row_once(
     kafka: KafkaCluster, topic_name: str, seed: int
 ) -> None:

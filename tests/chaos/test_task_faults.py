@@ -15,10 +15,15 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.wire.apis import PRODUCE
 from tests.chaos.bare_spark import TASKS, Killed
 from tests.chaos.bare_stream import BareStream, freezer
-from tests.chaos.faults import Harm, whose
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.test_driver_crashes import SIDES
+from tests.support.faults import Harm, whose
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.timeout(600),
+    NEWEST_MAINLY,
+]
 
 
 def test_a_task_that_raises_aborts_its_own_transaction_before_the_next_attempt(direct_stream: BareStream) -> None:

@@ -50,9 +50,9 @@ def restarts_all(kafka: KafkaCluster, topic: str) -> None:
 @pytest.mark.parametrize(
     ("outage", "expected_s", "settings"),
     [
-        pytest.param(kills_twice, 20, {}, id="leader-killed-twice"),
+        pytest.param(kills_twice, 20, {}, id="leader-killed-twice", marks=pytest.mark.slow),
         # Shorter than the pause: the producer changes to the new leader while the old one still has its requests.
-        pytest.param(pauses, 22, {"request.timeout.ms": 6000}, id="leader-frozen-20s"),
+        pytest.param(pauses, 22, {"request.timeout.ms": 6000}, id="leader-frozen-20s", marks=pytest.mark.slow),
         pytest.param(restarts_all, 20, {}, id="rolling-restart"),
     ],
 )

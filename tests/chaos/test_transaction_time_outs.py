@@ -17,7 +17,7 @@ from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PROD
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, of_a_task, of_the_driver
+from tests.support.faults import Harm, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]

@@ -79,6 +79,7 @@ def test_exactly_the_committed_transactions_are_visible(kafka_three_nodes: Kafka
     check_transactions_under_fire(kafka_three_nodes, topic_name)
 
 
+@pytest.mark.slow
 def test_so_are_those_of_brokers_of_the_first_generation(topic_name: str) -> None:
     # Only for this test: two clusters of three nodes at the same time would be too much for a small machine.
     with or_without_kafka(KafkaCluster(FIRST_GENERATION, 3)) as kafka:

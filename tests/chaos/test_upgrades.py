@@ -22,9 +22,9 @@ import pytest
 from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import TASKS, Checkpoint
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, of_a_task, of_the_driver
 from tests.conftest import FIRST_GENERATION, NEWEST
-from tests.releases import BEFORE_QUERY_IDS, release_of
+from tests.support.faults import Harm, of_a_task, of_the_driver
+from tests.support.releases import BEFORE_QUERY_IDS, release_of
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 

@@ -16,14 +16,26 @@ from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_export import ROWS, BareExport
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
-from tests.chaos.faults import Harm, of_a_task
-from tests.integration.commanding import Shell
-from tests.integration.open_transactions import open_transactions
+from tests.chaos.extent import NEWEST_MAINLY
+from tests.conftest import FIRST_GENERATION, NEWEST
+from tests.support.commanding import Shell
+from tests.support.faults import Harm, of_a_task
+from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
+# Each version and each side once, the rest with `make slow`.
+CELLS = [
+    pytest.param(version, side, marks=[] if is_quick else pytest.mark.slow)
+    for version, side, is_quick in (
+        (NEWEST, "before-it-arrives", False),
+        (NEWEST, "after-it-was-carried-out", True),
+        (FIRST_GENERATION, "before-it-arrives", True),
+        (FIRST_GENERATION, "after-it-was-carried-out", False),
+    )
+]
 REQUESTS_MAX = 60
 
 
@@ -51,7 +63,7 @@ def rows_of(stream: BareStream) -> set[int]:
     return set(seen.values()) or {0}
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(("kafka", "side"), CELLS, indirect=["kafka"])
 def test_wherever_in_a_commit_its_process_dies_the_abort_makes_the_write_whole_or_absent(
     stream: BareStream, side: str
 ) -> None:
@@ -108,6 +120,7 @@ def test_if_the_whole_driver_dies_the_next_planning_with_that_ledger_finishes_wh
     assert rows_of(stream) == {1}
 
 
+@NEWEST_MAINLY
 def test_writes_without_a_label_at_once_leave_no_trace_in_the_ledger(
     direct_stream: BareStream, ledger: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

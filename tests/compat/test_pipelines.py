@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.page_blocks import BROKER, FOLDER, code_blocks, placed
 from tests.spark.parity import values, writable_topic
 from tests.spark.spark_session import PATIENCE_S
+from tests.support.page_blocks import BROKER, FOLDER, code_blocks, placed
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("pyspark.pipelines")

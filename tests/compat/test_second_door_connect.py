@@ -10,10 +10,10 @@ import pytest
 
 import kafka_sink
 from tests.compat.test_connect import stream_of
-from tests.integration.open_transactions import open_transactions
 from tests.spark.parity import values, writable_topic
 from tests.spark.test_foreach_batch import forget_commit
 from tests.spark.test_second_door import options
+from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("grpc")

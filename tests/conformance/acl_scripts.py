@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import Acl
-from tests.broker_requests import Closed, batch
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen
+from tests.support.broker_requests import Closed, batch
 
 T = TypeVar("T")
 PREFIX = "mine-"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.broker_requests import batch
 from tests.conformance.init_scripts import note_init
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen, script
+from tests.support.broker_requests import batch
 
 DECISIONS = ((True, "commit"), (False, "abort"))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafka_sink.kafka.wire import apis
-from tests.broker_requests import batch
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen, script
+from tests.support.broker_requests import batch
 
 
 def settled_init(peer: Peer, transactional_id: str, **options: int) -> tuple[int, int, int]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster, Settings
-from tests.broker_requests import Closed, Requests
-from tests.unit.testing.cluster_client import ClusterClient
+from tests.support.broker_requests import Closed, Requests
+from tests.support.cluster_client import ClusterClient
 
 # Timers short enough to wait for, and long enough that nothing expires in the middle of a script on a machine that
 # pauses for seconds; both sides are started with the same.

@@ -7,9 +7,9 @@ import gzip
 import lz4.frame
 
 from kafka_sink.kafka.wire import apis
-from tests.broker_requests import Closed, batch, record
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen, script
+from tests.support.broker_requests import Closed, batch, record
 
 
 def bad_batches(now_ms: int) -> dict[str, bytes | None]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from kafka_sink.kafka.wire import apis
 from kafka_sink.testing.batches import read_records, split_batches
-from tests.broker_requests import batch
 from tests.conformance.end_scripts import data, open_transaction
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen, script
+from tests.support.broker_requests import batch
 
 
 def layout(peer: Peer, records: bytes) -> list[Any]:

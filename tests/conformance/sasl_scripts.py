@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka_sink.kafka.wire import apis
-from tests.broker_requests import Closed
 from tests.conformance.script import Seen
 from tests.conformance.wire import Asking, ScramClient
+from tests.support.broker_requests import Closed
 
 SESSION_MS = 2500
 USERS = {"alice": "secret", "bob": "hidden"}

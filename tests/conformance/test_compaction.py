@@ -15,9 +15,9 @@ import pytest
 
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.testing.batches import Batch, read_records, split_batches
-from tests.broker_requests import batch, record
 from tests.conformance.conftest import Secured
 from tests.conformance.peer import KafkaPeer
+from tests.support.broker_requests import batch, record
 from tools.foreign_reader import ForeignRecord, read_topic
 from tools.java import CONSOLE_CONSUMER, run_class
 from tools.waiting import wait_until

@@ -15,8 +15,8 @@ from typing import Any
 
 from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster
-from tests.broker_requests import Closed
 from tests.conformance.peer import Peer
+from tests.support.broker_requests import Closed
 
 ANSWER_TIMEOUT_S = 20
 

@@ -29,7 +29,7 @@ from kafka_sink.formats.records.compression import CODEC_IDS, decompress, make_c
 from kafka_sink.formats.records.scalar import Record, decode_batch, decode_records, encode_batch, encode_records
 from kafka_sink.kafka.wire.apis import APIS
 from kafka_sink.kafka.wire.frames import FrameBuffer, decode_request_header, decode_response, encode_request
-from tests.property.wire_values import RandomChoices, body, decode, encode, message_id, messages, rows
+from tests.support.wire_values import RandomChoices, body, decode, encode, message_id, messages, rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EXTREMES = (

@@ -53,7 +53,7 @@ from kafka_sink.security.reference import replace_references
 from kafka_sink.security.scram import ScramExchange
 from kafka_sink.security.sigv4 import AwsCredentials
 from tests.fuzz import fuzz_wire
-from tests.property.wire_values import RandomChoices
+from tests.support.wire_values import RandomChoices
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 

@@ -21,7 +21,7 @@ from kafka_sink.formats.records.compression import CODEC_IDS, make_compressor
 from kafka_sink.formats.records.murmur2 import murmur2_column, partitions_of_keys
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
-from tests.property.slow_murmur2 import murmur2
+from tests.support.slow_murmur2 import murmur2
 
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent / "records_4.3.1.json.gz").read_bytes()))
 BATCHES = GOLDEN["batches"]

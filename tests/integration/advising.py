@@ -1,28 +1,32 @@
 """Every text that names a command, in the state in which it is raised, and what the command must make of that state.
 
-A case makes the state on a running Kafka and returns the text. Each command of the text is then pasted into a shell, in
-a new cluster each: two commands of one text are a choice.
+A case makes the state on a running Kafka and returns the text. Each command of the text is then run in a new cluster:
+two commands of one text are a choice. On Apache Kafka it is pasted into a shell.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 import kafka_sink
+from kafka_sink.__main__ import main
 from kafka_sink.commit import ledger_codec
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import run_of_label, sink_id_of_write
@@ -37,8 +41,8 @@ from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver, FinishedBatch, waiting_text
 from kafka_sink.spark.summary import report_aborted
-from tests.integration.asking import client_of
-from tests.integration.commanding import Sink, Unanswered, rows
+from tests.support.asking import client_of
+from tests.support.commanding import Sink, Unanswered, rows
 from tools.waiting import wait_until
 
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
@@ -223,7 +227,7 @@ def said_by(name: str) -> Iterator[list[str]]:
 
 def typed(sink: Sink, words: str) -> str:
     """What a command of the operator prints, on both streams."""
-    done = paste(sink.command(words))
+    done = enter(sink.command(words))
     return done.stdout + done.stderr
 
 
@@ -241,6 +245,16 @@ def paste(command: str, folder: Path | None = None, answer: str = "yes") -> Done
         timeout=120,
         check=False,
     )
+
+
+def enter(command: str) -> Done:
+    """The same without a shell and a process of its own, whose start takes longer than most commands."""
+    name, *words = shlex.split(command)
+    assert name == "pykafka-sink", command
+    output, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(errors), mock.patch("sys.stdin", io.StringIO("yes\n")):
+        code = main(words)
+    return Done(words, code, output.getvalue(), errors.getvalue())
 
 
 def checked(sink: Sink, *names: str) -> str:
@@ -310,7 +324,7 @@ def names_the_old_one(sink: Sink, done: Done) -> None:
     assert done.returncode == 1, done
     old = replace(sink, sink_id=f"{sink.sink_id}-old")
     assert old.command("recover") in done.stdout
-    assert paste(old.command("recover")).returncode == 0
+    assert enter(old.command("recover")).returncode == 0
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     sink.accepts_new_sink = True
     sink.deliver(NEXT)
@@ -399,7 +413,7 @@ def taken_over(sink: Sink) -> str:
     """The first run of an export wakes up when a second one has decided it."""
     sink.run = run_of_label(str(DAY_1.batch_id), "first")
     record_loss(sink, DAY_1)
-    assert paste(sink.command(f"resolve --replay | --batch {DAY_1.batch_id}")).returncode == 0
+    assert enter(sink.command(f"resolve --replay | --batch {DAY_1.batch_id}")).returncode == 0
     younger = replace(sink, run=run_of_label(str(DAY_1.batch_id), "second"))
     younger.decide_and_die(DAY_1)
     return error_of(sink, DAY_1)
@@ -492,7 +506,7 @@ def copy_plainly(sink: Sink) -> None:
 def is_taken_out(sink: Sink, done: Done) -> None:
     assert done.returncode == 0 and "accepted" in done.stdout, done
     assert sink.visible() == rows(UNNAMED_BATCH, 0)
-    assert paste(replace(sink, sink_id=sink_id_of_write(None, sink.run)).command("recover")).returncode == 0
+    assert enter(replace(sink, sink_id=sink_id_of_write(None, sink.run)).command("recover")).returncode == 0
 
 
 def two_unreadable(sink: Sink) -> None:
@@ -507,8 +521,8 @@ def topic_is_there(sink: Sink, done: Done) -> None:
 
 def one_is_left(sink: Sink, done: Done) -> None:
     assert done.returncode == 0 and "was set aside" in done.stdout, done
-    assert paste(sink.command("resolve --set-aside")).returncode == 0
-    assert paste(sink.command("ledger")).returncode == 2, "nothing of the sink is left"
+    assert enter(sink.command("resolve --set-aside")).returncode == 0
+    assert enter(sink.command("ledger")).returncode == 2, "nothing of the sink is left"
 
 
 def dangling(sink: Sink) -> str:
@@ -527,8 +541,8 @@ def readers_wait(sink: Sink) -> str:
 def wait_has_ended(sink: Sink, done: Done) -> None:
     """It asks first; for other words than yes while a query seems to run under that id."""
     assert "Go on?" in done.stderr or "take over" in done.stderr, done
-    assert paste(sink.command("transactions --abort") + " --yes").returncode == 0
-    left = paste(sink.command("transactions"))
+    assert enter(sink.command("transactions --abort") + " --yes").returncode == 0
+    left = enter(sink.command("transactions"))
     assert left.returncode == 0 and "Ongoing" not in left.stdout, left
 
 

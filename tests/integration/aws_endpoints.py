@@ -11,7 +11,7 @@ import json
 import time
 from urllib.parse import parse_qs
 
-from tests.integration.local_server import LocalServer, QuietHandler
+from tests.support.local_server import LocalServer, QuietHandler
 
 ROLES = "/latest/meta-data/iam/security-credentials/"
 IMDS_TOKEN, CONTAINER_TOKEN, SSO_TOKEN = "imds-token", "container-token", "sso-token"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +11,8 @@ from tests.conftest import FIRST_GENERATION, NEWEST
 
 if TYPE_CHECKING:
     from kafka_sink.testing import EmbeddedBroker
-    from tests.integration.commanding import Shell
-    from tests.secured_kafka import SecuredKafka
+    from tests.support.commanding import Shell
+    from tests.support.secured_kafka import SecuredKafka
 
 
 @pytest.fixture
@@ -24,9 +24,25 @@ def broker(embedded_kafka: EmbeddedBroker) -> EmbeddedBroker:
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     """Runs commands of `pykafka-sink`."""
-    from tests.integration.commanding import Shell
+    from tests.support.commanding import Shell
 
     return Shell(capsys)
+
+
+@pytest.fixture
+def fresh_driver() -> Iterator[None]:
+    """What a driver's process keeps belongs to this test alone. Clients that an earlier test has left are closed before
+    others take their place: without an owner the garbage collector would close their sockets, with a warning that fails
+    whichever test runs then."""
+    from kafka_sink.producer.pool import POOL
+    from kafka_sink.spark import driver
+
+    driver.CLIENTS.value.close()
+    for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
+        kept.renew()
+    yield
+    driver.CLIENTS.value.close()
+    POOL.close()
 
 
 @pytest.fixture(params=[NEWEST, FIRST_GENERATION])

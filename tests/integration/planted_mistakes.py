@@ -17,8 +17,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import Acl, EmbeddedBroker, EmbeddedRegistry, acl
-from tests.certificates import Authority
-from tests.integration.commanding import Sink
+from tests.support.certificates import Authority
+from tests.support.commanding import Sink
 
 TOPIC, SINK_ID, LEDGER = "t", "orders", "ledger"
 USER, PASSWORD = "alice", "secret-of-alice"

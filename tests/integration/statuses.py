@@ -15,7 +15,7 @@ from kafka_sink.commit.ledger_codec import encode_record
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.testing.transaction_state import CoordinatorState
-from tests.integration.commanding import RUN, Said, Shell, Sink
+from tests.support.commanding import RUN, Said, Shell, Sink
 
 FOREIGN = "billing"
 

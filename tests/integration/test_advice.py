@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from kafka_sink.errors.table import ENTRIES
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.advising import BATCH, CASES, ENTRIES_OF, OF_PAGE, Case, paste, pending
-from tests.integration.commanding import Sink
+from tests.integration.advising import BATCH, CASES, ENTRIES_OF, OF_PAGE, Case, Done, enter, paste, pending
+from tests.support.commanding import Sink
 from tools.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
@@ -44,30 +44,30 @@ def command_in(text: str, case: Case, name: str) -> str:
     return [each for each in found if WORDS.match(each)[1] == name][-1]  # type: ignore[index]
 
 
-def check(case: Case, name: str, sink: Sink) -> None:
+def check(case: Case, name: str, sink: Sink, run: Callable[[str], Done]) -> None:
     sink.create()
     command = command_in(case.make(sink), case, name)
     if "HOST:PORT" not in command:
-        case.commands[name](sink, paste(command))
+        case.commands[name](sink, run(command))
         return
     with EmbeddedBroker() as other:
         there = replace(sink, servers=other.bootstrap_servers, run="a" * 16)
         there.create()
         there.decide_and_die(BATCH)
-        case.commands[name](there, paste(command.replace("HOST:PORT", other.bootstrap_servers)))
+        case.commands[name](there, run(command.replace("HOST:PORT", other.bootstrap_servers)))
 
 
 @pytest.mark.parametrize(("case", "name"), CHOSEN, ids=[named(*each) for each in CHOSEN])
 def test_a_command_in_a_text_does_what_the_text_says(case: Case, name: str, broker: EmbeddedBroker) -> None:
-    check(case, name, Sink(broker.bootstrap_servers, "t", "orders", "ledger"))
+    check(case, name, Sink(broker.bootstrap_servers, "t", "orders", "ledger"), enter)
 
 
 @pytest.mark.parametrize(("case", "name"), MAIN, ids=[named(*each) for each in MAIN])
 def test_a_command_in_a_text_does_what_the_text_says_on_apache_kafka(
-    case: Case, name: str, kafka: KafkaCluster, topic_name: str
+    case: Case, name: str, kafka_4: KafkaCluster, topic_name: str
 ) -> None:
     short = topic_name[-60:].lstrip("-")
-    check(case, name, Sink(kafka.bootstrap_servers, topic_name, short, f"ledger-{short}"))
+    check(case, name, Sink(kafka_4.bootstrap_servers, topic_name, short, f"ledger-{short}"), paste)
 
 
 def test_every_text_that_names_a_command_is_among_them() -> None:

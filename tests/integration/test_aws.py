@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import botocore.credentials
@@ -497,7 +498,7 @@ def test_an_instance_is_asked_again_before_its_credentials_end(
     """botocore extends the life of credentials that are about to end; a timer that relies on this is too late."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.url)
-    monkeypatch.setattr(botocore.utils.random, "randint", lambda least, _most: least)
+    monkeypatch.setattr(botocore.utils, "random", SimpleNamespace(randint=lambda least, _most: least))
     endpoints.life_s = 1000
     given_end_s = time.time() + endpoints.life_s
     end_s = get_credentials(options()).end_s

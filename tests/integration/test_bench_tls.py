@@ -6,15 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bench import tls
 from bench.contest import Arena
 from bench.plan import Case
 from tests.conftest import NEWEST
 from tests.integration.test_bench import TINY
-from tests.secured_kafka import SecuredKafka
+from tests.support.secured_kafka import SecuredKafka
 from tools.kafka_security import SSL
 
 
+@pytest.mark.slow  # of the benchmark itself; the clients without TLS are in test_bench.py
 def test_each_client_writes_through_both_listeners(
     secured_kafka_of: Callable[[str], SecuredKafka], tmp_path: Path
 ) -> None:

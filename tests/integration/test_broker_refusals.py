@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, OperationTimeout
-from tests.integration.producing import TIMEOUT_S, producer_of, values
+from tests.support.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

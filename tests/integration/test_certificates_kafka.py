@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from kafka_sink import AuthenticationError, Producer
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.options.parse import parse_producer_options
-from tests.certificates import DAY, Authority, Issued
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
-from tests.secured_kafka import SecuredKafka, running
+from tests.support.certificates import DAY, Authority, Issued
+from tests.support.secured_kafka import SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import MTLS, SSL
 from tools.waiting import wait_until

@@ -27,9 +27,6 @@ from kafka_sink.operate.checks.run import run_side_by_side
 from kafka_sink.spark import files
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
 from kafka_sink.testing.errors import Code
-from tests.certificates import Authority
-from tests.integration.asking import client_of
-from tests.integration.commanding import Shell, Sink
 from tests.integration.planted_mistakes import (
     LEDGER,
     MISTAKES,
@@ -42,7 +39,10 @@ from tests.integration.planted_mistakes import (
     job,
     login,
 )
-from tests.secured_kafka import SecuredKafka
+from tests.support.asking import client_of
+from tests.support.certificates import Authority
+from tests.support.commanding import Shell, Sink
+from tests.support.secured_kafka import SecuredKafka
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 

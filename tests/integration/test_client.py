@@ -52,7 +52,7 @@ from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker, Fault
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
-from tests.integration.asking import (
+from tests.support.asking import (
     LIST_BODY,
     Once,
     answers_to,

@@ -24,7 +24,7 @@ from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFS
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
-from tests.integration.asking import (
+from tests.support.asking import (
     LIST_BODY,
     answers_to,
     client_of,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafka_sink import Producer
-from tests.view_types import BINARY_VIEWS, STRING_VIEWS
+from tests.support.view_types import BINARY_VIEWS, STRING_VIEWS
 from tools.foreign_reader import ForeignRecord, read_topic, read_topic_java
 from tools.java import dump_log_segments, run_class
 from tools.kafka_cluster import KafkaCluster

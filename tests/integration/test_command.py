@@ -23,8 +23,8 @@ from kafka_sink.operate.cli import signs
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
-from tests.integration.asking import client_of
-from tests.integration.commanding import ROWS_PER_TASK, Said, Shell, Sink, rows
+from tests.support.asking import client_of
+from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 

@@ -17,7 +17,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.commanding import Sink
+from tests.support.commanding import Sink
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 

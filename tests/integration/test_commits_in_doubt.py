@@ -13,9 +13,8 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.core import _at_exit
-from kafka_sink.producer.engine.engine import Engine
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import transactional
+from tests.support.producing import break_engine, transactional
 from tools.waiting import wait_until
 
 HOUR_MS = 3_600_000
@@ -69,10 +68,7 @@ def test_a_thread_that_waits_for_a_commit_is_told_when_another_one_closes(commit
 
 
 def test_a_bug_of_the_engine_leaves_the_commit_in_doubt(committing: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Engine, now_ms: int, inputs: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(Engine, "step", broken)
+    break_engine(monkeypatch, committing)
     error = outcome_of(committing)
     assert is_doubt(error) and "unexpected ZeroDivisionError: a bug" in str(error)
 

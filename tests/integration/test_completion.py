@@ -16,7 +16,7 @@ import pytest
 
 from kafka_sink.operate.cli.arguments import parse_arguments, parser
 from kafka_sink.operate.cli.completion import CommandWords, bash, command_words, fish, zsh
-from tests.integration.commanding import Shell
+from tests.support.commanding import Shell
 
 COMMANDS = list(command_words(parser()))
 RUNNABLE = [each for each in COMMANDS if not each.commands]

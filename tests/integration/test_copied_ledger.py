@@ -20,7 +20,7 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import CommitAborted
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.commanding import Shell, Sink, rows
+from tests.support.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 
 LABEL, BATCH, NEXT = BatchKey("", "2026-11-26"), BatchKey("query-1", 0), BatchKey("query-1", 1)

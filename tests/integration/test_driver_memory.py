@@ -26,7 +26,7 @@ DESCRIPTORS = 8
 
 
 @pytest.mark.parametrize("own_each", [0, 7], ids=["same-options", "own-options"])
-@pytest.mark.parametrize("batches", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batches", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_driver_that_commits_any_number_of_batches_keeps_its_size(
     batches: int, own_each: int, tmp_path: Path
 ) -> None:

@@ -30,7 +30,6 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.warn_once import WARNED, warn_once
-from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import cluster_check, driver
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.planning import PlannedWrite, plan_query
@@ -54,14 +53,9 @@ _TASK = PerProcess(threading.Lock)
 
 
 @pytest.fixture(autouse=True)
-def fresh_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_driver: None) -> None:
     for name, value in worker_environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
-        kept.renew()
-    yield
-    driver.CLIENTS.value.close()
-    POOL.close()
 
 
 class Stream:
@@ -201,7 +195,7 @@ def ctrl_c_within(limit_s: float, pick: random.Random) -> Iterator[None]:
 
 # An interrupt between taking a client and using it loses the client: its last reference closes its sockets, and warns.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_after_ctrl_c_at_any_moment_the_next_commit_works_and_other_threads_notice_nothing(
     broker: EmbeddedBroker, seed: int
 ) -> None:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
 from kafka_sink.testing import Acl, EmbeddedBroker
-from tests.certificates import Authority
+from tests.support.certificates import Authority
 from tools.waiting import wait_until
 
 WAIT_S = 90

@@ -16,7 +16,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import TIMEOUT_S, producer_of, rows, transactional
+from tests.support.producing import TIMEOUT_S, producer_of, rows, transactional
 
 TOPIC = "events"
 RECORD_COUNT = 2000

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from kafka_sink.kafka.wire.apis import FETCH
 from kafka_sink.testing import EmbeddedBroker
-from tests.chaos.faults import Harm
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.conftest import NEWEST, without_kafka
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
+from tests.support.faults import Harm
+from tests.support.kafka_proxy import KafkaProxy
 from tools import kafka_node, kafka_watchdog
 from tools.foreign_reader import end_offsets, read_topic, read_topic_java
 from tools.kafka_cluster import KafkaCluster

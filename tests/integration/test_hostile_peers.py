@@ -19,7 +19,7 @@ from kafka_sink import Producer
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from tests.integration import hostile_peer as peers
 from tests.integration.hostile_peer import Behaviour, HostilePeer
-from tests.integration.producing import descriptor_count, senders
+from tests.support.producing import descriptor_count, senders
 from tools.waiting import wait_until
 
 MAX_BLOCK_MS = 1000

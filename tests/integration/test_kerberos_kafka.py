@@ -22,8 +22,8 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.kafka.auth.secured import authenticator
 from kafka_sink.options.parse import parse_producer_options
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
-from tests.integration.asking import said
-from tests.integration.producing import transact, transacted_for, values
+from tests.support.asking import said
+from tests.support.producing import transact, transacted_for, values
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_node import FAST_START, HOST
 from tools.kafka_security import LISTENER

@@ -26,9 +26,9 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 from kafka_sink.testing import Acl, EmbeddedBroker
 from kafka_sink.testing.acl import ANONYMOUS
-from tests.integration.asking import client_of
-from tests.integration.commanding import Sink, rows
-from tests.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
+from tests.support.asking import client_of
+from tests.support.commanding import Sink, rows
+from tests.support.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
 from tools.kafka_cluster import KafkaCluster
 
 COMPACT = {"cleanup.policy": "compact"}

@@ -20,7 +20,7 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import BufferExhausted
-from tests.chaos.kafka_proxy import KafkaProxy
+from tests.support.kafka_proxy import KafkaProxy
 from tools.foreign_reader import end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
 

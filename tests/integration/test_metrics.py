@@ -21,7 +21,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -60,7 +59,7 @@ from kafka_sink.telemetry.metrics.stream_figures import RECENT_MAX
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.hostile_peer import HostilePeer, web_drips
-from tests.integration.local_server import LocalServer, QuietHandler
+from tests.support.local_server import LocalServer, QuietHandler
 from tools.foreign_reader import read_topic
 from tools.kafka_node import free_port
 from tools.waiting import wait_until
@@ -604,9 +603,8 @@ def test_receivers_that_never_come_to_an_end_hold_no_commit_up(broker: EmbeddedB
     with HostilePeer(web_drips["header"]) as peer:
         url = f"http://{peer.address}"
         receivers = {"metrics_pushgateway_url": url, "metrics_otlp_endpoint": f"{url}/otlp", "lineage_url": url}
-        began_s = time.monotonic()
         Export(broker, "a", metrics_timeout_ms="200", **receivers).deliver(["rows"] * 2)
-        assert time.monotonic() - began_s < 20 and peer.connection_count == 4
+        assert peer.connection_count == 4
     assert read_streams(folder)[0].value("rows") == 2
 
 

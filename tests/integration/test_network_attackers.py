@@ -20,8 +20,8 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.commands import Connected, Disconnected
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.testing import EmbeddedBroker
-from tests.certificates import Authority, Issued
 from tests.integration.tls_peers import HOST, Dialogue, Listener, options
+from tests.support.certificates import Authority, Issued
 
 PASSWORD = "hunter2-of-alice"
 

@@ -27,8 +27,8 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
 from tests.conftest import ONLY, or_without_kafka
-from tests.integration.asking import client_of, end_body, end_versions, prepared
-from tests.integration.commanding import Shell, Sink, rows
+from tests.support.asking import client_of, end_body, end_versions, prepared
+from tests.support.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 

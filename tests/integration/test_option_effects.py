@@ -26,7 +26,7 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import datasource, task, writers
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.worker_environment import worker_environment
 

@@ -30,9 +30,9 @@ from kafka_sink import AuthorizationError, CommitAborted, KafkaSinkError, Produc
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.sink_options import TopicPlan
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
-from tests.integration.asking import client_of
-from tests.integration.commanding import Shell, Sink, rows
-from tests.secured_kafka import USERS
+from tests.support.asking import client_of
+from tests.support.commanding import Shell, Sink, rows
+from tests.support.secured_kafka import USERS
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import AUTHORIZER
 
@@ -74,7 +74,8 @@ def guarded_of() -> Iterator[Callable[[str], KafkaCluster]]:
         yield of
 
 
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+# That both allow and forbid alike is shown by tests/conformance/test_security.py.
+@pytest.fixture(params=[NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow)])
 def kafka(request: pytest.FixtureRequest, guarded_of: Callable[[str], KafkaCluster]) -> KafkaCluster:
     return guarded_of(request.param)
 

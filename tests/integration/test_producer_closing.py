@@ -18,9 +18,17 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
-from kafka_sink.producer.engine.engine import Engine
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, transactional, values
+from tests.support.producing import (
+    TIMEOUT_S,
+    break_engine,
+    descriptor_count,
+    producer_of,
+    replace_start,
+    senders,
+    transactional,
+    values,
+)
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
@@ -178,7 +186,7 @@ def test_an_interrupted_constructor_ends_the_thread_that_it_has_started(
         raise KeyboardInterrupt
 
     before = descriptor_count()
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    replace_start(monkeypatch, interrupted)
     with pytest.raises(KeyboardInterrupt):
         Producer({"bootstrap.servers": NOBODY})
     wait_until(lambda: not senders() and descriptor_count() <= before, "thread and descriptors are gone")
@@ -237,10 +245,7 @@ def test_an_error_that_should_not_exist_ends_everybody_who_waits(
     producer = producer_of(kafka_4, linger_ms=60_000)
     collected = producer.send(topic_name, b"collected")
 
-    def broken(self: Engine, now_ms: int, events: object, calls: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(Engine, "step", broken)
+    break_engine(monkeypatch, producer)
     with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError: a bug") as caught:
         producer.flush(TIMEOUT_S)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -19,7 +19,7 @@ import pytest
 import kafka_sink.producer
 from kafka_sink import KafkaSinkError, Producer
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.producing import TIMEOUT_S, producer_of, senders, transactional
+from tests.support.producing import TIMEOUT_S, producer_of, senders, transactional
 from tools.waiting import wait_until
 
 PRODUCER = os.path.dirname(kafka_sink.producer.__file__)

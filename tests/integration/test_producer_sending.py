@@ -21,7 +21,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import TIMEOUT_S, producer_of, values
+from tests.support.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

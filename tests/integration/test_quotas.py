@@ -15,7 +15,7 @@ from kafka_sink.commit.log_scan import (
 )
 from kafka_sink.kafka.client.ask import Leader
 from kafka_sink.kafka.wire.apis import FETCH
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import kafka_sink.spark.read_ahead as module
 from kafka_sink.spark.read_ahead import AHEAD_MAX_BYTES, AHEAD_MIN_BYTES, read_ahead
+from tests.support.producing import replace_start
 
 PATIENCE_S = 10
 SMALL, MEDIUM, LARGE = 1, AHEAD_MIN_BYTES, AHEAD_MAX_BYTES + 1
@@ -141,6 +142,6 @@ def test_a_process_that_can_start_no_thread_reads_in_turn(monkeypatch: pytest.Mo
         raise RuntimeError("can't start new thread")
 
     source = Source([MEDIUM] * 3)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    replace_start(monkeypatch, refuse)
     assert len(list(read_ahead(source))) == 3
     assert set(source.readers) == {"MainThread"} and source.has_ended

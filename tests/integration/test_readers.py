@@ -18,8 +18,8 @@ from kafka_sink.operate.cli.readers import ReaderFacts, reader_word
 from kafka_sink.operate.status.facts import ClusterFacts
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
-from tests.integration.commanding import ROWS_PER_TASK, Said, Shell, Sink
 from tests.integration.statuses import FOREIGN, age, begin_foreign, forget, wall_ms
+from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink
 from tools.kafka_cluster import KafkaCluster
 
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)

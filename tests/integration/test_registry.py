@@ -35,11 +35,11 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.formats import registry_memory
 from kafka_sink.spark.formats.schema_registry import CLIENTS_MAX, RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
-from tests.certificates import Authority, Issued
 from tests.integration import hostile_peer
 from tests.integration.hostile_peer import HostilePeer
-from tests.integration.token_server import TokenServer
-from tests.unit.option_parsing import registry_settings
+from tests.support.certificates import Authority, Issued
+from tests.support.option_parsing import registry_settings
+from tests.support.token_server import TokenServer
 from tools.kafka_node import free_port
 
 ONE = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"a","type":"int"}]}')
@@ -363,10 +363,9 @@ def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_co
             waiting.setblocking(False)
             with suppress(BlockingIOError):
                 waiting.connect(("127.0.0.1", port))
-        limits = {"schema.registry.http.connect.timeout.ms": "200", "schema.registry.http.read.timeout.ms": "20000"}
-        began_s = time.monotonic()
+        limits = {"schema.registry.http.connect.timeout.ms": "200", "schema.registry.http.read.timeout.ms": "3600000"}
         error = refusal(f"{scheme}://127.0.0.1:{port}", limits, {"schema.registry.max.retries": "0"})
-        assert isinstance(error, TransportError) and time.monotonic() - began_s < 10
+        assert isinstance(error, TransportError)
 
 
 def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: EmbeddedRegistry) -> None:
@@ -379,11 +378,9 @@ def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: Embedded
 @pytest.mark.parametrize("part", hostile_peer.web_drips)
 def test_an_answer_that_never_ends_is_given_up_wherever_it_is(part: str) -> None:
     slow = {"schema.registry.http.read.timeout.ms": "300", "schema.registry.max.retries": "0"}
-    began_s = time.monotonic()
     with HostilePeer(hostile_peer.web_drips[part]) as peer:
         error = refusal(f"http://{peer.address}", slow, REGISTER)
     assert isinstance(error, TransportError) and ("timed out" in str(error) or "answered 503" in str(error))
-    assert time.monotonic() - began_s < 10
 
 
 # ---- invalid answers -------------------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ from kafka_sink.operate.cli import replay
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
-from tests.integration.asking import client_of
-from tests.integration.commanding import Shell
+from tests.support.asking import client_of
+from tests.support.commanding import Shell
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

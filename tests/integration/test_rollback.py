@@ -11,7 +11,7 @@ import pytest
 
 from kafka_sink.testing import EmbeddedBroker
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of
-from tests.releases import BEFORE_NAMES, release_of
+from tests.support.releases import BEFORE_NAMES, release_of
 
 # Run inside the release before, with that release's own simulation of Spark.
 SCRIPT = """\

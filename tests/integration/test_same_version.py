@@ -17,7 +17,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.writers import BatchWriter
 from kafka_sink.version import VERSION
-from tests.releases import other_release
+from tests.support.releases import other_release
 
 COMPARES = (
     rf"planned by pykafka-sink {re.escape(VERSION)} in .*and this process has pykafka-sink 0\.1\.0 in .*other\.zip"

@@ -10,7 +10,6 @@ import threading
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,29 +20,22 @@ import pytest
 import kafka_sink
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.wire.apis import END_TXN
-from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver, second_door
 from kafka_sink.testing import EmbeddedBroker
-from tests.chaos.faults import Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.integration.bare_frame import BareFrame
-from tests.integration.open_transactions import open_transactions
+from tests.support.faults import Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 
-pytestmark = pytest.mark.embedded_kafka(1, topics={"rows": 3, "exports": 3})
+pytestmark = [
+    pytest.mark.usefixtures("fresh_driver"),
+    pytest.mark.embedded_kafka(1, topics={"rows": 3, "exports": 3}),
+]
 
 FORKS = multiprocessing.get_context("fork")
 PATIENCE_S, TIMEOUT_MS = 300, 900_000
 QUERY = "11111111-2222-4333-8444-555555555555"
-
-
-@pytest.fixture(autouse=True)
-def fresh_process() -> Iterator[None]:
-    for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
-        kept.renew()
-    yield
-    driver.CLIENTS.value.close()
-    POOL.close()
 
 
 def options(servers: str, topic: str, **more: str) -> dict[str, str]:

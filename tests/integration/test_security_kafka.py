@@ -18,11 +18,11 @@ from kafka_sink.commit.commit_step import Progress
 from kafka_sink.kafka.client.ask import Ask, Leader, Reply
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 from kafka_sink.options.parse import parse_producer_options
-from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
-from tests.integration.asking import said
-from tests.integration.producing import transacted_for
-from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
+from tests.support.asking import said
+from tests.support.certificates import Authority
+from tests.support.producing import transacted_for
+from tests.support.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 from tools.waiting import wait_until
@@ -256,6 +256,7 @@ def test_a_session_that_ended_while_nobody_wrote_is_renewed_before_the_next_reco
 # ---- three nodes -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restarts(
     tmp_path: Path, topic_name: str
 ) -> None:

@@ -24,7 +24,7 @@ from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.datasource import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
 from tools.services_table import footnote, sections
 
 SCHEMA = StructType().add("value", StringType())

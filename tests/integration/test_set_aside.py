@@ -17,8 +17,8 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, ledge
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, KafkaSinkError
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.asking import client_of
-from tests.integration.commanding import Shell, Sink, rows
+from tests.support.asking import client_of
+from tests.support.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)

@@ -33,8 +33,6 @@ from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
 from tests.integration.advising import copy_from_elsewhere, lose, paste, poison, record_loss
-from tests.integration.asking import client_of
-from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tests.integration.statuses import (
     FOREIGN,
     age,
@@ -46,6 +44,8 @@ from tests.integration.statuses import (
     status,
     wall_ms,
 )
+from tests.support.asking import client_of
+from tests.support.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 

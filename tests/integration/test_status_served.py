@@ -34,10 +34,10 @@ from kafka_sink.operate.status.server import Watcher, serve
 from kafka_sink.telemetry.metrics.prometheus_text import family_name
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.advising import record_loss
-from tests.integration.asking import client_of
-from tests.integration.commanding import Sink
 from tests.integration.statuses import FOREIGN, age, begin_foreign, delivered, record_all, wall_ms
 from tests.integration.test_metrics import labels_asked, samples, value
+from tests.support.asking import client_of
+from tests.support.commanding import Sink
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -29,7 +29,7 @@ from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.asking import LIST_BODY, answers_to, client_of, listed_ids, request
+from tests.support.asking import LIST_BODY, answers_to, client_of, listed_ids, request
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 

@@ -28,8 +28,8 @@ from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.kafka.client.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
 from kafka_sink.kafka.io.tls import TlsContexts, tls_context
 from kafka_sink.options.parse import parse_producer_options
-from tests.certificates import DAY, NOW, Authority, Issued
 from tests.integration.tls_peers import HOST, WAIT_S, Dialogue, Listener, options, refusal
+from tests.support.certificates import DAY, NOW, Authority, Issued
 from tools.kafka_jars import java_command
 
 

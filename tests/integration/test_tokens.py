@@ -23,11 +23,11 @@ from kafka_sink.kafka.auth.secured import authenticator
 from kafka_sink.kafka.io import web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
-from tests.integration.producing import transacted_for, values
-from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
-from tests.secured_kafka import SecuredKafka, running
+from tests.support.certificates import Authority
+from tests.support.producing import transacted_for, values
+from tests.support.secured_kafka import SecuredKafka, running
+from tests.support.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
 from tools.kafka_node import FAST_START
 from tools.kafka_security import SASL_SSL
 from tools.waiting import wait_until

@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.errors import AuthorizationError, ConfigError, OperationTimeout
 from kafka_sink.spark.datasource import plan_batch
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
-from tests.integration.asking import client_of
-from tests.integration.commanding import Shell
+from tests.support.asking import client_of
+from tests.support.commanding import Shell
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_views import view_of
 

@@ -19,8 +19,8 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeo
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
-from tests.integration.asking import client_of
-from tests.integration.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
+from tests.support.asking import client_of
+from tests.support.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
 from tools.foreign_reader import read_topic, read_topic_java, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

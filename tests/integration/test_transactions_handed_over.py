@@ -17,7 +17,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
 from tests.conftest import VERSIONS, or_without_kafka
-from tests.integration.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
+from tests.support.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
 from tools.foreign_reader import read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
 

@@ -13,7 +13,7 @@ from kafka_sink import Producer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.operate.cli import refresh
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink
+from tests.support.commanding import ROWS_PER_TASK, Shell, Sink
 from tools.foreign_reader import end_offsets
 
 

@@ -17,7 +17,7 @@ from kafka_sink.kafka.io.network import Network
 from kafka_sink.kafka.io.tls import TlsContexts
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from tests.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued
 
 WAIT_S = 90.0
 HOST = "localhost"

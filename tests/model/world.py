@@ -620,6 +620,10 @@ def _forget_tries(committer: Committer) -> None:
                     ask.due_ms = 0
 
 
+# Half of all calls of canonical() would be for these.
+ATOMS = frozenset({type(None), bool, int, str, bytes})
+
+
 def canonical(value: Any) -> Any:
     """Returns a hashable value that is equal for all values that behave the same."""
     if value is None or isinstance(value, (int, str, bytes, Enum)):
@@ -627,7 +631,7 @@ def canonical(value: Any) -> Any:
     if isinstance(value, AllBrokers):
         return "every broker"
     if isinstance(value, (tuple, list)):
-        return tuple(canonical(item) for item in value)
+        return tuple([item if type(item) in ATOMS else canonical(item) for item in value])
     if isinstance(value, (set, frozenset)):
         return tuple(sorted(map(repr, value)))
     if isinstance(value, dict):
@@ -638,9 +642,11 @@ def canonical(value: Any) -> Any:
     if isinstance(value, BaseException):
         return type(value).__name__
     if is_dataclass(value):
-        if type(value).__name__ == "Api":
+        kind = type(value)
+        if kind.__name__ == "Api":
             return value.name  # type: ignore[attr-defined]
-        return (type(value).__name__, *(canonical(getattr(value, name)) for name in _field_names(type(value))))
+        items = [getattr(value, name) for name in _field_names(kind)]
+        return (kind.__name__, *[item if type(item) in ATOMS else canonical(item) for item in items])
     return (type(value).__name__, canonical(value.__dict__))
 
 

@@ -27,7 +27,7 @@ from kafka_sink.formats.records.varint import (
     pack,
     varint_size,
 )
-from tests.property.slow_murmur2 import murmur2
+from tests.support.slow_murmur2 import murmur2
 
 BYTES_MAX = 5000
 numbers = st.integers(0, 63).flatmap(lambda bits: st.integers(-(2**bits), 2**bits - 1))

@@ -20,7 +20,7 @@ from kafka_sink.formats.records.columns import RecordColumns, columns_by_topic
 from kafka_sink.formats.records.compression import CODEC_IDS, decompress, make_compressor
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_records, split
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
-from tests.view_types import BINARY_VIEWS, STRING_VIEWS
+from tests.support.view_types import BINARY_VIEWS, STRING_VIEWS
 
 NOW_MS = 1_700_000_000_000
 REQUEST_BYTES_MAX = 10**6

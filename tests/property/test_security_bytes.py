@@ -13,7 +13,7 @@ from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import GssapiExchange
 from kafka_sink.security.oauthbearer import expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.scram import ScramExchange
-from tests.security_contexts import WRAPPED, ScriptedContext
+from tests.support.security_contexts import WRAPPED, ScriptedContext
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from kafka_sink.kafka.wire.apis import APIS, Api
 from kafka_sink.kafka.wire.codes import code
 from kafka_sink.kafka.wire.produce import encode_after_head, encode_produce_head
-from tests.property.wire_values import bodies, encode, message_id, messages, rows
+from tests.support.wire_values import bodies, encode, message_id, messages, rows
 
 pytest.importorskip("kio", reason="kio needs Python 3.11 or later")
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-FEW = settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 MESSAGES = list(messages())
 
 

@@ -20,7 +20,7 @@ from tests.sim.trace import Violation
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 REGRESSIONS = json.loads((HERE / "regressions.json").read_text())
-FIXED_SEEDS = range(1, 61)
+FIXED_SEEDS, MORE_SEEDS = range(1, 31), range(31, 111)
 FRESH_COUNT = 20
 # Bugs that need many seeds are planted only by `python -m tests.sim --mutations`.
 QUICK = [planted for planted in PLANTED if planted.limit <= 5]
@@ -39,9 +39,10 @@ def test_a_seed_that_once_failed_keeps_all_promises(entry: dict[str, int]) -> No
 
 
 @pytest.mark.timeout(600)
-def test_fixed_seeds_keep_all_promises_and_reach_what_matters() -> None:
+@pytest.mark.parametrize("seeds", [FIXED_SEEDS, pytest.param(MORE_SEEDS, marks=pytest.mark.slow)], ids=["few", "many"])
+def test_fixed_seeds_keep_all_promises_and_reach_what_matters(seeds: range) -> None:
     counts: Counter[str] = Counter()
-    for seed in FIXED_SEEDS:
+    for seed in seeds:
         counts += check(seed)
     needed = ("batch retried", "transaction committed", "transaction aborted", "fault crash", "produce OUT_OF_ORDER")
     assert [what for what in needed if not counts[what]] == []

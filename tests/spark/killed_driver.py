@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
-from tests.chaos.faults import Harm, Request, of_a_task, of_the_driver, whose
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.integration.open_transactions import open_transactions
 from tests.spark.applications import ROOT, start_application
+from tests.support.faults import Harm, Request, of_a_task, of_the_driver, whose
+from tests.support.kafka_proxy import KafkaProxy
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

@@ -14,9 +14,9 @@ import pytest
 
 from kafka_sink.testing import EmbeddedRegistry
 from tests.conftest import NEWEST
-from tests.integration.token_server import TokenServer, unsecured_token
-from tests.secured_kafka import KEY_PASSWORD, USERS, SecuredKafka
 from tests.spark.parity import values, writable_topic
+from tests.support.secured_kafka import KEY_PASSWORD, USERS, SecuredKafka
+from tests.support.token_server import TokenServer, unsecured_token
 from tools.kafka_security import SASL_SSL
 from tools.make_zip import write_zip
 from tools.spark_cluster import SparkCluster

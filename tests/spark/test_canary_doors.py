@@ -103,6 +103,7 @@ def test_a_notebook_with_the_advised_expression_shows_no_secret(tmp_path: Path) 
     assert lines_with(outputs, WARNING) == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(590)
 def test_a_notebook_without_the_expression_shows_what_spark_does_not_know_as_secret(tmp_path: Path) -> None:
     """Of a variable in SQL, which Spark replaces, and of a secret itself in a write to a table. References to files are
@@ -129,12 +130,13 @@ def outputs_of(printed: str) -> list[dict[str, Any]]:
 
 
 def script(held: Canaries, *, control: str) -> str:
-    """References to files; then to variables, with Spark's own substitution off; then, for comparison, with it on."""
+    """References to files; then to variables, with Spark's own substitution off; then, for comparison, with it on. One
+    function resolves all references, so of those to variables there are few writes, and one with every option."""
     together = held.all_together("file")
     rows = [TABLE, *(statement(write["options"]) for write in held.writes("file"))]
     rows += [statement(together, mode) for mode in EXPLAIN] + [statement(together).replace("SELECT", "SELECT 1,")]
     rows += ["SET spark.sql.variable.substitute=false"]
-    rows += [statement(write["options"]) for write in held.writes("env")]
+    rows += held.statements("env")
     rows += ["SET spark.sql.variable.substitute=true"]
     # The last one succeeds, so that the client does.
     rows += [statement(held.options(PASSWORD, f"${{env:{control}}}")), "SELECT 1"]
@@ -166,6 +168,7 @@ def test_references_in_spark_sql_show_no_secret(tmp_path: Path) -> None:
         check_sql(held, door)
 
 
+@pytest.mark.slow  # the same statements as of spark-sql
 @pytest.mark.timeout(590)
 def test_references_over_the_thrift_server_show_no_secret(tmp_path: Path) -> None:
     with canaries(tmp_path) as held:

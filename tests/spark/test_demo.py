@@ -75,6 +75,7 @@ def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path
     assert left_behind(tmp_path / "tmp") == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:
     demo = start_demo(tmp_path / "tmp", *SMALL)

@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 
 from kafka_sink import register
 from kafka_sink.kafka.wire.apis import END_TXN
-from tests.chaos.faults import Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import append, values, writable_topic
+from tests.support.faults import Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
 from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = pytest.mark.timeout(1200)
 
-DAYS, ROWS = 50, 20
+ROWS = 20
 COMMIT = "commit_data_source_write"
 
 
@@ -29,8 +29,10 @@ def proxy(kafka_4: KafkaCluster) -> Iterator[KafkaProxy]:
         yield proxy
 
 
-def test_fifty_days_of_one_export_written_at_once_from_threads_are_all_delivered(
-    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+# Fifty drivers at once without Spark are in every run: tests/chaos/test_exports_at_once.py.
+@pytest.mark.parametrize("days", [12, pytest.param(50, marks=pytest.mark.slow)])
+def test_many_days_of_one_export_written_at_once_from_threads_are_all_delivered(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, days: int
 ) -> None:
     writable_topic(kafka_4, topic_name)
 
@@ -39,9 +41,9 @@ def test_fifty_days_of_one_export_written_at_once_from_threads_are_all_delivered
         rows = spark.range(day * ROWS, (day + 1) * ROWS, 1, 1).selectExpr("CAST(id AS STRING) AS value")
         append(rows, kafka_4, topic=topic_name, sink_id=f"nightly-{topic_name[-20:]}", batch_id=f"day-{day}")
 
-    with ThreadPoolExecutor(DAYS) as pool:
-        list(pool.map(export, range(DAYS)))
-    assert values(kafka_4, topic_name) == sorted((b"%d" % number for number in range(DAYS * ROWS)), key=repr)
+    with ThreadPoolExecutor(days) as pool:
+        list(pool.map(export, range(days)))
+    assert values(kafka_4, topic_name) == sorted((b"%d" % number for number in range(days * ROWS)), key=repr)
 
 
 def kill_committing() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.conftest import require_java
 from tests.spark.killed_driver import EXPORTS, PHASES, STREAM, KilledDriver
+from tests.support.kafka_proxy import KafkaProxy
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]

@@ -15,7 +15,7 @@ from tests.spark.parity import writable_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.many_streams import KILLED, RESTARTED, ManyStreams, names_of
 
-STREAMS, SECONDS = 5, 25
+STREAMS, SECONDS = 5, 10
 
 
 @pytest.mark.timeout(1200)

@@ -236,7 +236,24 @@ MISTAKES: dict[str, Mistake] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+# Further ones of a kind come the same way, from the same process. tests/unit/test_options.py and its neighbours have
+# their texts.
+OF_THE_SAME_KIND = frozenset(
+    {"a producer option without its prefix", "an option of the source", "a broker without a port"}
+    | {
+        "a name without its sink",
+        "dead letters without a topic",
+        "a listener that is not installed",
+        "reading a stream",
+    }
+    | {"a value that is a number", "headers that are words", "TLS to a port without it"}
+)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(each, marks=[pytest.mark.slow] if each in OF_THE_SAME_KIND else []) for each in MISTAKES],
+)
 def test_the_first_line_names_the_mistake_and_the_way_out(
     mistake: str, spark: SparkSession, servers: str, deaf: str, tmp_path: Path
 ) -> None:

@@ -17,7 +17,17 @@ from pyspark.sql import SparkSession
 from kafka_sink import Producer
 from kafka_sink.__main__ import main
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
-from tests.page_blocks import BROKER, FOLDER, PAGES, REGISTRY, Block, code_blocks, commands, placed, topics_written
+from tests.support.page_blocks import (
+    BROKER,
+    FOLDER,
+    PAGES,
+    REGISTRY,
+    Block,
+    code_blocks,
+    commands,
+    placed,
+    topics_written,
+)
 
 # At least this many of all code blocks are run.
 RUN_MIN = 35

@@ -4,6 +4,7 @@ Spark's workers of tasks, and those that plan and commit. tests/compat/test_conn
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.spark.conftest import require_java
 from tests.spark.process_facts import Facts, facts_in, writer_of_facts
+from tools.spark_jvm import QUICK_JVM, quick_settings
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -96,14 +98,15 @@ tell("again")
 def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str], tmp_path: Path) -> None:
     require_java()
     seen = tmp_path / "seen"
-    settings = {**settings, "spark.master": "local[2]", "spark.ui.enabled": "false"}
+    settings = {**settings, "spark.master": "local[2]", "spark.ui.enabled": "false", **quick_settings(tmp_path)}
     arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_SUBMIT_ARGS": " ".join([*arguments, "pyspark-shell"]),
+        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
     }
     job = JOB.replace("__FACTS__", writer_of_facts(seen))
     run = subprocess.run([sys.executable, "-c", job], env=environment, capture_output=True, text=True, timeout=600)

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from kafka_sink.kafka.wire.apis import END_TXN
-from tests.chaos.faults import Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
+from tests.support.faults import Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
 from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

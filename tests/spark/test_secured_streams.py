@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from kafka_sink.__main__ import main
 from tests.conftest import NEWEST
-from tests.secured_kafka import KEY_PASSWORD, SHORT, USERS, SecuredKafka
 from tests.spark.parity import Folder, values, writable_topic
 from tests.spark.spark_session import run_to_end
+from tests.support.secured_kafka import KEY_PASSWORD, SHORT, USERS, SecuredKafka
 from tools.kafka_security import MTLS, SASL_SSL
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -111,6 +111,7 @@ def test_a_wrong_password_ends_the_query_at_planning_without_showing_it(
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.slow  # test_canary.py and test_canary_doors.py search more places for more secrets
 def test_a_secret_that_stands_in_the_options_is_in_nothing_that_spark_shows_or_keeps(
     secured: SecuredKafka,
     spark: SparkSession,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 import kafka_sink
 from kafka_sink.testing import EmbeddedBroker
 from tests.spark.conftest import require_java
+from tools.spark_jvm import QUICK_JVM, quick_settings
 
 PATIENCE_S = 120
 SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -40,9 +42,13 @@ def test_check_reads_the_settings_of_the_session_and_not_the_defaults_of_others(
     assert ("Unix domain sockets" if is_on else "in this session") in line.text
 
 
-def test_a_session_that_was_stopped_is_told() -> None:
+def test_a_session_that_was_stopped_is_told(tmp_path: Path) -> None:
     require_java()
-    said = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=PATIENCE_S)
+    settings = "".join(f"{name} {value}\n" for name, value in quick_settings(tmp_path).items())
+    (tmp_path / "spark-defaults.conf").write_text(settings)
+    known = {**os.environ, "SPARK_CONF_DIR": str(tmp_path), "SPARK_LAUNCHER_OPTS": QUICK_JVM}
+    command = [sys.executable, "-c", STOPPED]
+    said = subprocess.run(command, env=known, capture_output=True, text=True, timeout=PATIENCE_S)
     assert said.stdout.splitlines() == [
         "running: []",
         "stopped: this session has no running Spark application, or it has been stopped",

@@ -23,13 +23,13 @@ def test_two_queries_with_the_same_relative_checkpoint_path_deliver_each_row_onc
     options = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name}
     wanted = []
     with StepwiseStream(tmp_path / "one", options) as one, StepwiseStream(tmp_path / "two", options) as two:
-        for number in range(3):
+        for number in range(2):
             for name, stream in (("one", one), ("two", two)):
                 lines = [f"{name}-{number}-{row}" for row in range(4)]
                 stream.add(*lines)
                 wanted += [line.encode() for line in lines]
                 assert stream.step() == "delivered"
         # A crash between the sink's commit and Spark's: the batch runs again after a batch of the other query.
-        forget_commit(str(tmp_path / "one" / "checkpoint"), 2)
+        forget_commit(str(tmp_path / "one" / "checkpoint"), 1)
         assert one.step() == "delivered"
     assert values(kafka_4, topic_name) == sorted(wanted)

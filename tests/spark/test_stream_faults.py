@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.open_transactions import open_transactions
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 
 from kafka_sink.kafka.client.ask import AllBrokers, Repeat
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
-from tests.integration.asking import LIST_BODY, client_of
 from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
+from tests.support.asking import LIST_BODY, client_of
 from tools.kafka_cluster import KafkaCluster
 
 TASKS, CORES, BATCHES = 4, 2, 12

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.version import VERSION
-from tests.releases import other_release
+from tests.support.releases import other_release
 from tools.jvm_cluster import SparkFailed
 from tools.spark_cluster import SparkCluster
 

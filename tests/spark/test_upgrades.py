@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_sink.kafka.wire.apis import END_TXN
-from tests.chaos.faults import Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.integration.open_transactions import open_transactions
-from tests.releases import BEFORE_QUERY_IDS, release_of
 from tests.spark.parity import start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tests.spark.stepwise import StepwiseStream
+from tests.support.faults import Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
+from tests.support.open_transactions import open_transactions
+from tests.support.releases import BEFORE_QUERY_IDS, release_of
 from tools.kafka_cluster import KafkaCluster
 
 SINK = "upgraded"
@@ -38,9 +38,9 @@ def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: 
 @pytest.mark.parametrize(
     "killed_at",
     [
-        pytest.param(None, id="ended"),
         pytest.param(1, id="killed-at-the-first-end"),
-        # Without Spark this case is in every run: tests/chaos/test_upgrades.py.
+        # Without Spark these cases are in every run: tests/chaos/test_upgrades.py.
+        pytest.param(None, id="ended", marks=pytest.mark.slow),
         pytest.param(2, id="killed-at-the-second", marks=pytest.mark.slow),
     ],
 )

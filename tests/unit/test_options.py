@@ -33,7 +33,7 @@ from kafka_sink.options.values import (
     TlsVersions,
     Whole,
 )
-from tests.unit.option_parsing import parse, parse_named, refusal
+from tests.support.option_parsing import parse, parse_named, refusal
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 JAVA_OPTIONS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "producer_config_4.4.0.json").read_text())["options"]

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse import parse_producer_options
-from tests.unit.option_parsing import parse, parse_named, refusal
+from tests.support.option_parsing import parse, parse_named, refusal
 
 # ---- names -----------------------------------------------------------------------------------------------------
 

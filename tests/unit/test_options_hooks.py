@@ -14,7 +14,7 @@ import pytest
 
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
-from tests.unit.option_parsing import parse, parse_named, refusal
+from tests.support.option_parsing import parse, parse_named, refusal
 
 # ---- older clients ---------------------------------------------------------------------------------------------
 

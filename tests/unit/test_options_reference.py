@@ -14,7 +14,7 @@ from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_OPTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_table import PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
-from tests.page_blocks import ROOT
+from tests.support.page_blocks import ROOT
 from tools.options_reference import PATH, anchor_of, main, reference
 
 LINK = re.compile(r"\]\((?:[\w./-]*options\.md)?#([\w-]+)\)")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.page_blocks import PAGES as PAGES_THAT_RUN
-from tests.page_blocks import ROOT, Block, code_blocks
+from tests.support.page_blocks import PAGES as PAGES_THAT_RUN
+from tests.support.page_blocks import ROOT, Block, code_blocks
 from tools import api_reference, site_pages, speed_picture
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -9,6 +9,7 @@ from tools.suite.plan import (
     Bundle,
     Cost,
     bundles,
+    guess_cost,
     next_to_start,
     read_costs,
     seconds_left,
@@ -46,9 +47,15 @@ def test_files_with_a_spark_session_share_it_whatever_else_they_ask_for_and_then
     assert {bundle.files for bundle in bundles(costs, costs)} == {("a", "b", "c"), ("d", "e"), ("f",)}
 
 
+def test_a_new_file_shares_the_fixtures_that_its_tests_ask_for() -> None:
+    asks = "import spark\ndef test_x(\n    jvm_spark: Session, spark_cluster: Cluster, secured: Secured\n): ..."
+    assert guess_cost(asks).shared == {"spark", "_spark_cluster", "secured_kafka_of"}
+    assert guess_cost("import pyspark\ndef test_x(kafka: KafkaCluster): ...") == GUESS
+
+
 def test_a_bundle_with_a_spark_session_may_be_longer_than_others() -> None:
-    costs = {f"f{number}": Cost(10, 1, SPARK) for number in range(40)}
-    assert [bundle.seconds for bundle in bundles(costs, costs)] == [COSTLY_BUNDLE_S, 400 - COSTLY_BUNDLE_S]
+    costs = {f"f{number}": Cost(10, 1, SPARK) for number in range(50)}
+    assert [bundle.seconds for bundle in bundles(costs, costs)] == [COSTLY_BUNDLE_S, 500 - COSTLY_BUNDLE_S]
 
 
 def test_what_needs_no_broker_is_apart_so_that_it_runs_while_brokers_are_downloaded() -> None:

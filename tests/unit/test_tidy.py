@@ -189,6 +189,14 @@ def test_nothing():
     ]
 
 
+def test_a_patch_of_what_every_thread_uses_is_told() -> None:
+    given = ('time, "sleep"', '"a.signs.time.sleep"', 'threading.Thread, "start"', 'signs, "time"', '"a.signs.time"')
+    text = "def test_x(monkeypatch):\n" + "".join(f"    monkeypatch.setattr({each}, 1)\n" for each in given)
+    told = found(tidy.shared_patches, "tests/unit/test_a.py", text)
+    assert [each.split(":")[1] for each in told] == ["2", "3", "4"]
+    assert found(tidy.shared_patches, "tests/support/a.py", text) == []
+
+
 def test_a_module_nobody_imports_is_dead_and_a_test_does_not_revive_one_of_the_package() -> None:
     sources = [
         Source("kafka_sink/__init__.py", "from kafka_sink.producer.producer import Producer"),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.kafka_proxy import KafkaProxy
 from tests.conftest import or_without_kafka
+from tests.support.kafka_proxy import KafkaProxy
 from tests.yarn.recipe import ARCHIVE, ROOT, Recipe, pack_command
 from tools.kafka_cluster import KafkaCluster
 from tools.yarn_cluster import YarnCluster

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Literal
 
-from tests.page_blocks import ROOT, code_blocks, placed
+from tests.support.page_blocks import ROOT, code_blocks, placed
 from tools.jvm_cluster import SubmittedJob
 from tools.yarn_cluster import YarnCluster
 

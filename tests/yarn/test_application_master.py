@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.kafka.wire.apis import END_TXN
-from tests.chaos.faults import Fault, Harm, of_a_task
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.integration.open_transactions import open_transactions
+from tests.support.faults import Fault, Harm, of_a_task
+from tests.support.kafka_proxy import KafkaProxy
+from tests.support.open_transactions import open_transactions
 from tests.yarn.jobs import PATIENCE_S, ROWS_PER_FILE, export, keys, stream, write_files
 from tests.yarn.recipe import Recipe
 from tools.kafka_cluster import KafkaCluster

@@ -6,7 +6,7 @@
 
 plan.py decides which files share a process and which process starts next, from the figures in tests/durations.json;
 `--record` rewrites them. The last line is `N passed, N failed, N skipped`, and the exit code is 0 only if no test
-failed and every process completed.
+failed and every process completed. Why not pytest-xdist: docs/testing.md.
 
 Each process has its own sessions, temporary files and clusters, and one plain broker serves them all (shared_kafka.py).
 All files are below one folder. At the end, also after Ctrl-C, the folder is removed and all processes that use it are
@@ -29,7 +29,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.suite.plan import Bundle, bundles, next_to_start, read_costs, seconds_left, written_costs
+from tools.suite.plan import Bundle, bundles, guess_cost, next_to_start, read_costs, seconds_left, written_costs
 from tools.suite.tally import Tally
 from tools.suite.worker import Worker
 from tools.workspace import workspace
@@ -183,13 +183,14 @@ def main(given: Sequence[str] | None = None) -> int:
     seed = seed_of(os.environ.get("PYTEST_ADDOPTS", "")) if wanted.seed is None else wanted.seed
     costs = read_costs(DURATIONS.read_text()) if DURATIONS.exists() else {}
     files = test_files(wanted.places)
+    guesses = {file: guess_cost(Path(file).read_text(encoding="utf-8")) for file in files if file not in costs}
     # SIGTERM acts like Ctrl-C, also if a shell started this process in the background: its children must end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     sys.stdout.write(f"{len(files)} files, seed {seed}: repeat with --seed {seed}\n")
     with workspace("pks-") as folder:
         chosen = [f"--randomly-seed={seed}", f"--hypothesis-seed={seed}", *for_pytest]
-        suite = Suite(bundles(files, costs), folder, chosen, wanted.processes)
+        suite = Suite(bundles(files, {**costs, **guesses}), folder, chosen, wanted.processes)
         try:
             suite.run()
         except KeyboardInterrupt:

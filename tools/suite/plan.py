@@ -1,7 +1,7 @@
 """Decides which test files share a process, and which process starts next, from figures of an earlier run.
 
 The figures (tests/durations.json) are seconds, seconds of CPU, and the expensive fixtures that a file uses. They may be
-out of date. A wrong figure makes the run longer, not wrong; a file without figures gets GUESS.
+out of date. A wrong figure makes the run longer, not wrong; for a file without figures there is a guess.
 
 Files that use the same expensive fixtures share processes, so that a Spark session serves many files. A process starts
 when the cores have room for it: files that mostly wait run beside others, files that only compute take a core.
@@ -10,12 +10,21 @@ when the cores have room for it: files that mostly wait run beside others, files
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Fixtures that take seconds of CPU to start and serve any number of tests of a process.
 EXPENSIVE = frozenset({"spark", "_spark_cluster", "kafka_three_nodes", "secured_kafka_of", "pair_of", "secured_of"})
+# Fixtures that are made of these, as tests write them in their arguments.
+BY_ARGUMENT = {
+    **{name: name for name in EXPENSIVE},
+    "jvm_spark": "spark",
+    "spark_cluster": "_spark_cluster",
+    "secured": "secured_kafka_of",
+}
+_ARGUMENT = re.compile(r"\b(" + "|".join(BY_ARGUMENT) + r"): ")
 # These only compute: they run while a fresh machine downloads brokers.
 COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
 # The most expensive fixtures, in this order: a session with its first write and its first stream takes 20 seconds of
@@ -23,7 +32,7 @@ COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden"
 # need them.
 COSTLY = ("spark", "_spark_cluster", "kafka_three_nodes")
 # Each further process costs two seconds; a long one at the end of the run leaves the other core idle.
-BUNDLE_S, COSTLY_BUNDLE_S = 100.0, 300.0
+BUNDLE_S, COSTLY_BUNDLE_S = 100.0, 420.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
 
 
@@ -35,6 +44,11 @@ class Cost:
 
 
 GUESS = Cost(10.0, 6.0)
+
+
+def guess_cost(text: str) -> Cost:
+    """For a file without figures, from its text: the fixtures are what matters, since each group starts its own."""
+    return replace(GUESS, shared=frozenset(BY_ARGUMENT[name] for name in _ARGUMENT.findall(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,7 @@ def bundles(files: Iterable[str], costs: Mapping[str, Cost]) -> list[Bundle]:
         groups[_shared_by(costs.get(file, GUESS).shared), file.startswith(COMPUTING)].append(file)
     found: list[Bundle] = []
     for (wanted, _), group in groups.items():
-        found += _fill(group, costs, COSTLY_BUNDLE_S if wanted.intersection(COSTLY) else BUNDLE_S)
+        found += _fill(group, costs, COSTLY_BUNDLE_S if wanted else BUNDLE_S)
     return sorted(found, key=lambda bundle: (-bundle.seconds, bundle.files))
 
 

@@ -6,7 +6,7 @@ the columns of that matrix; if keys end at different words, a step is computed f
 word. Longer keys take another round per 32 bytes. Once few keys are left (short keys with some very long ones), they
 are hashed one by one.
 
-Arithmetic is modulo 2**32: uint32 arrays wrap silently. The scalar reference is tests/property/slow_murmur2.py.
+Arithmetic is modulo 2**32: uint32 arrays wrap silently. The scalar reference is tests/support/slow_murmur2.py.
 """
 
 from __future__ import annotations

@@ -12,17 +12,16 @@ import re
 
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import OPEN_STATES
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.errors import BrokerError, ConfigError, OperationTimeout
 from kafka_sink.errors.table.commits import COMMAND_WRONG
-from kafka_sink.kafka.client.admin_request import Coordinator
+from kafka_sink.kafka.client.ask import Coordinator
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.operate.cli.report import DONE, OPEN, Report, age_word, confirm
 from kafka_sink.operate.cli.sink_client import SinkClient
 
 LOOK_AGAIN_MS = 100
-AGAIN = (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
 _OF_DRIVER = re.compile(r"(.+)-driver(-[0-9a-f]{8})?")
 
 
@@ -61,7 +60,7 @@ def _check_is_foreign(sink: SinkClient, name: str) -> None:
 
 
 def describe_one(sink: SinkClient, name: str) -> TransactionDescription | None:
-    step = DescribeTransactions(sink.settings(), [name], sink.client.now_ms())
+    step = DescribeTransactions(sink.settings(), [name])
     return sink.run_step(step, "the state of the transaction").found.get(name)
 
 
@@ -78,7 +77,7 @@ def _fence(sink: SinkClient, found: TransactionDescription) -> None:
         if meant is Meaning.DONE:
             return
         text = f"{name!r} was not fenced: {describe_answer(INIT_PRODUCER_ID.name, error_code)}"
-        if meant not in AGAIN:
+        if not meant.is_again:
             raise BrokerError(text, code=error_code, api=INIT_PRODUCER_ID.name)
         if client.now_ms() >= give_up_ms:
             raise OperationTimeout(text)

@@ -14,7 +14,7 @@ from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.admin_request import AnyBroker, OneBroker
+from kafka_sink.kafka.client.ask import AnyBroker, OneBroker, Repeat
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, METADATA, OFFSET_FETCH
 from kafka_sink.kafka.wire.codes import code
@@ -76,14 +76,14 @@ class ReadersSession(StatusSession):
     def _ask_group(self, group: str, topic: str, partitions: Sequence[int]) -> tuple[int, Mapping[int, int]]:
         found = self.client.ask(
             AnyBroker(), FIND_COORDINATOR, {"key": group, "key_type": GROUP}, version_max=FIND_COORDINATOR_LAST,
-            changes_nothing=True,
+            repeat=Repeat.ALWAYS,
         )  # fmt: skip
         if found["error_code"]:
             return found["error_code"], {}
         asked = [{"name": topic, "partition_indexes": list(partitions)}]
         body = self.client.ask(
             OneBroker(found["node_id"]), OFFSET_FETCH, {"group_id": group, "topics": asked},
-            version_max=OFFSET_FETCH_LAST, changes_nothing=True,
+            version_max=OFFSET_FETCH_LAST, repeat=Repeat.ALWAYS,
         )  # fmt: skip
         told = [each for row in body["topics"] for each in row["partitions"]]
         errors = [body.get("error_code", 0), *(each["error_code"] for each in told)]

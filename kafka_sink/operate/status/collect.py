@@ -25,13 +25,13 @@ from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds
 from kafka_sink.commit.open_decisions import judge_open
 from kafka_sink.commit.open_parts import producers_body
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER
-from kafka_sink.kafka.client.admin_request import AnyBroker, Leaders
+from kafka_sink.kafka.client.ask import AnyBroker, Leaders, Repeat
 from kafka_sink.kafka.client.cluster import NO_LEADER
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS
 from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, LedgerFacts, Partition
 from kafka_sink.operate.status.findings import Finding, Limits, judge
@@ -135,7 +135,7 @@ class ClusterLook:
             asked = [
                 ConfigResource(RESOURCE_TOPIC, name, (CLEANUP,)) for name in names[begin : begin + CONFIGS_AT_ONCE]
             ]
-            body = self.client.ask(AnyBroker(), DESCRIBE_CONFIGS, configs_body(asked), changes_nothing=True)
+            body = self.client.ask(AnyBroker(), DESCRIBE_CONFIGS, configs_body(asked), repeat=Repeat.ALWAYS)
             for resource, configs in zip(asked, read_configs(asked, body), strict=True):
                 if isinstance(configs, dict) and "compact" in (configs.get(CLEANUP) or ""):
                     yield resource.name
@@ -154,7 +154,7 @@ class ClusterLook:
         return False
 
     def _read_ledger(self, topic: str) -> LedgerFacts:
-        listing = self.client.run_step(LedgerListing(self.settings_of(topic), None, self.client.now_ms()))
+        listing = self.client.run_step(LedgerListing(self.settings_of(topic), None))
         if listing.listed is None:
             return LedgerFacts(topic, problem=f"the ledger {topic} was not read: {listing.reason}")
         return LedgerFacts(topic, listing.listed)
@@ -189,7 +189,7 @@ class ClusterLook:
             for entry in record.entries
         )
         ids = dict.fromkeys([*(one for one, state in sorted(states.items()) if state in OPEN_STATES), *decided])
-        step = DescribeTransactions(self.settings_of(LEDGER_TOPIC), list(ids), self.client.now_ms())
+        step = DescribeTransactions(self.settings_of(LEDGER_TOPIC), list(ids))
         if not ids:
             return step
         limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
@@ -235,7 +235,7 @@ class ClusterLook:
     def list_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
         if not partitions:
             return {}
-        found = self.client.run_step(LogEnds(self.settings_of(LEDGER_TOPIC), partitions, self.client.now_ms()))
+        found = self.client.run_step(LogEnds(self.settings_of(LEDGER_TOPIC), partitions))
         trouble = found.failure or found.last_trouble
         if trouble:
             self._notes.append(f"not every stable offset was told: {trouble}")
@@ -256,7 +256,7 @@ class ClusterLook:
     def _list_unlisted(self, held: Sequence[Partition]) -> Sequence[HangingProducer]:
         try:
             bodies = self.client.ask_all(
-                Leaders(tuple(held)), DESCRIBE_PRODUCERS, producers_body(held), changes_nothing=True, needs_all=False
+                Leaders(tuple(held)), DESCRIBE_PRODUCERS, producers_body(held), repeat=Repeat.ALWAYS, needs_all=False
             )
         except KafkaSinkError as error:
             self._limits.append(f"who holds readers of {held[0][0]}-{held[0][1]} back is not known: {error}")

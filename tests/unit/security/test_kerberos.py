@@ -6,7 +6,7 @@ import pytest
 
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.kerberos import MESSAGE_BYTES_MAX, TOKENS_MAX, GssapiExchange, KerberosLogin, kerberos_login
-from tests.security_contexts import WRAPPED, ScriptedContext
+from tests.support.security_contexts import WRAPPED, ScriptedContext
 
 NO_LAYER = b"\x01\x00\x01\x00"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.testing import BrokerCluster, Settings
-
-from .cluster_client import ClusterClient
+from tests.support.cluster_client import ClusterClient
 
 
 @pytest.fixture

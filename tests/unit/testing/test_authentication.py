@@ -6,8 +6,7 @@ import pytest
 
 from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import BrokerCluster
-
-from .cluster_client import Closed, ClusterClient
+from tests.support.cluster_client import Closed, ClusterClient
 
 
 def logging_in() -> ClusterClient:

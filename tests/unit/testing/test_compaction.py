@@ -10,8 +10,8 @@ from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.batches import read_records
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.storage import Storage
-from tests.broker_requests import record
-from tests.unit.testing.cluster_client import ClusterClient, batch
+from tests.support.broker_requests import record
+from tests.support.cluster_client import ClusterClient, batch
 
 BACKOFF_MS = 15_000
 Row = tuple[int, bytes | None, bytes | None]

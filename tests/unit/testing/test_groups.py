@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_sink.kafka.wire import apis
-
-from .cluster_client import ClusterClient
+from tests.support.cluster_client import ClusterClient
 
 
 def join_body(member_id: str, instance_id: str | None = None) -> dict[str, Any]:

@@ -7,8 +7,7 @@ import pytest
 
 from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import BrokerCluster, Fault, Settings
-
-from .cluster_client import Closed, ClusterClient, batch, record
+from tests.support.cluster_client import Closed, ClusterClient, batch, record
 
 
 def idempotent(sequence: int, *values: bytes, epoch: int = 0, producer_id: int = 7) -> bytes:

@@ -8,7 +8,7 @@ from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.storage import Storage
-from tests.unit.testing.cluster_client import ClusterClient, batch
+from tests.support.cluster_client import ClusterClient, batch
 
 ONE_BATCH = len(batch(b"v"))
 

@@ -6,8 +6,7 @@ import pytest
 
 from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import BrokerCluster, Settings
-
-from .cluster_client import ClusterClient, batch
+from tests.support.cluster_client import ClusterClient, batch
 
 COMMIT, ABORT = True, False
 SLOW_MARKERS = 1000

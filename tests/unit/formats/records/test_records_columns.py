@@ -15,7 +15,7 @@ from kafka_sink.formats.records import bytes_column
 from kafka_sink.formats.records.bytes_column import BytesColumn
 from kafka_sink.formats.records.columns import RecordColumns, check_schema, columns_by_topic
 from kafka_sink.formats.records.scalar import encode_headers
-from tests.view_types import BINARY_VIEWS, STRING_VIEWS
+from tests.support.view_types import BINARY_VIEWS, STRING_VIEWS
 
 BYTES_TYPES = [
     pa.binary(),

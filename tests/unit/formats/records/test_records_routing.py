@@ -18,7 +18,7 @@ from kafka_sink.formats.records.columns import NO_PARTITION, RecordColumns
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.routing import CustomPartitioner, PartitionView, Router
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
-from tests.property.slow_murmur2 import murmur2
+from tests.support.slow_murmur2 import murmur2
 
 FOUR = PartitionView(4, (0, 1, 2, 3))
 

@@ -13,7 +13,7 @@ from kafka_sink.options.format_names import BARE, REGISTRY, is_registry_option
 from kafka_sink.options.format_options import RegistryOptions
 from kafka_sink.options.format_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
 from kafka_sink.options.parse import parse_producer_options
-from tests.unit.option_parsing import RegistrySettings, registry_settings
+from tests.support.option_parsing import RegistrySettings, registry_settings
 
 URL = {"schema.registry.url": "https://registry:8081"}
 KAFKA = parse_producer_options({"bootstrap.servers": "b:1"})

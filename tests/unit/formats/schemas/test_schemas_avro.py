@@ -21,7 +21,7 @@ from kafka_sink.formats.schemas import avro_match
 from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.derive import derive_avro_schema
 from kafka_sink.formats.schemas.match import plan
-from tests.view_types import STRING_VIEWS
+from tests.support.view_types import STRING_VIEWS
 
 D = decimal.Decimal
 

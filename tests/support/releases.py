@@ -11,7 +11,7 @@ import pytest
 from kafka_sink.version import VERSION
 from tools.make_zip import PACKAGES, write_zip
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # The last commit before the query id became a part of the sink id: decisions are stored under the sink id alone.
 BEFORE_QUERY_IDS = "98dd2ad"
 # The last commit before ledger records contained the name of their sink.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # The pages whose blocks are run with a Spark session and an embedded broker, in this order.
 PAGES = (
     "README.md",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import MTLS, BrokerTls
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -79,6 +79,25 @@ def transacted_for(
 def senders() -> list[threading.Thread]:
     """The sender threads of all producers of this process that are open."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("kafka-sink-sender")]
+
+
+def replace_start(monkeypatch: pytest.MonkeyPatch, act: Callable[[threading.Thread], None]) -> None:
+    """`act` instead of the start of each thread that the current one starts. Other threads start theirs as always."""
+    start, mine = threading.Thread.start, threading.get_ident()
+
+    def start_or_act(thread: threading.Thread) -> None:
+        (act if threading.get_ident() == mine else start)(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_act)
+
+
+def break_engine(monkeypatch: pytest.MonkeyPatch, producer: Producer) -> None:
+    """The next step of its engine raises ZeroDivisionError; those of other producers go on."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(producer._core.sender._engine, "step", broken)
 
 
 def descriptor_count() -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster
-from tests.broker_requests import Closed, Requests, batch, record
+from tests.support.broker_requests import Closed, Requests, batch, record
 
 __all__ = ["Closed", "ClusterClient", "batch", "record"]
 WAIT_MS_MAX = 120_000

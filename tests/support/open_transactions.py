@@ -7,7 +7,7 @@ from contextlib import suppress
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.kafka.client.ask import AllBrokers
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
-from tests.integration.asking import answers_to, client_of, request
+from tests.support.asking import answers_to, client_of, request
 from tools.waiting import wait_until
 
 

@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
-from tests.certificates import Issued
+from tests.support.certificates import Issued
 
 S = TypeVar("S", bound="LocalServer")
 

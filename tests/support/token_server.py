@@ -12,8 +12,8 @@ import time
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.certificates import Issued
-from tests.integration.local_server import LocalServer, QuietHandler
+from tests.support.certificates import Issued
+from tests.support.local_server import LocalServer, QuietHandler
 
 KEY_ID = "test-key"
 ISSUER, AUDIENCE = "https://issuer.example.org", "kafka"

@@ -33,7 +33,7 @@ from kafka_sink.commit.session import (
 from kafka_sink.errors import TransportError
 from kafka_sink.kafka.client.ask import Reply, ReplyKind
 from kafka_sink.options.sink_options import TopicPlan
-from tests.integration.asking import client_of
+from tests.support.asking import client_of
 from tools.foreign_reader import read_topic
 
 RUN = "0123456789abcdef"

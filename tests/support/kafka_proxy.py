@@ -30,7 +30,7 @@ from typing import Any
 
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, Api
 from kafka_sink.kafka.wire.frames import decode_response, encode_request, encode_response
-from tests.chaos.faults import Fault, Harm, Request
+from tests.support.faults import Fault, Harm, Request
 
 Address = tuple[str, int]
 
