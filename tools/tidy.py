@@ -328,8 +328,8 @@ def shared_patches(source: Source) -> Iterator[str]:
     for node in source.nodes if is_judged else ():
         if isinstance(node, ast.Call) and _called_name(node) == "setattr" and len(node.args) > 1:
             owner = node.args[0]
-            name = owner.value.rpartition(".")[0] if isinstance(owner, ast.Constant) else ast.unparse(owner)
-            if str(name).rpartition(".")[2] in OF_ALL_THREADS:
+            name = str(owner.value).rpartition(".")[0] if isinstance(owner, ast.Constant) else ast.unparse(owner)
+            if name.rpartition(".")[2] in OF_ALL_THREADS:
                 yield f"{source.path}:{node.lineno}: every thread gets this {name}: replace the name in the module"
 
 
