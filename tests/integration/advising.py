@@ -612,7 +612,7 @@ CASES = (
          {"ledger": shows("delivered", exit_code=0)}),
     Case("transactions that nobody ends", "transactions.ids", dangling,
          {"transactions": shows("Ongoing", exit_code=1)}),
-    Case("readers may wait after a cancelled write", "waiting_readers.waiting_text", readers_wait,
+    Case("readers may wait after a cancelled write", "driver.waiting_text", readers_wait,
          {"transactions": wait_has_ended}),
     Case("a nameless write that planning could not finish", "messages.not_helped_text", not_helped,
          {"recover": nameless_rows_are_visible}),
