@@ -11,7 +11,7 @@ a non-nullable field is an error, as in the Java client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -38,6 +38,10 @@ class Api:
     name: str
     versions: tuple[int, int]
     flexible: int | None
+
+    def __reduce__(self) -> tuple[Callable[[int], Api], tuple[int]]:
+        """A copy is the same object: code compares with `is`, and the model search copies machines that hold one."""
+        return _api_of, (self.key,)
 
     @property
     def version_min(self) -> int:
@@ -148,6 +152,10 @@ DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", versions=(0, 0), flexibl
 LIST_TRANSACTIONS = Api(66, "ListTransactions", versions=(0, 2), flexible=0)
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in tuple(globals().values()) if isinstance(api, Api)})
+
+
+def _api_of(key: int) -> Api:
+    return APIS[key]
 
 
 @cache
