@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from tools.kafka_watchdog import process_stat, process_words
@@ -34,6 +35,23 @@ def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]
         for number, parent in parents.items()
         if parent in daemons and any(_is_of(word, module) for word in words[number])
     )
+
+
+def connected(process_ids: Iterable[int], ports: Collection[int]) -> list[int]:
+    """Those that have a TCP connection to one of these ports of this host."""
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    links = {f"socket:[{row[9]}]" for row in rows if int(row[2].rpartition(":")[2], 16) in ports}
+    return [number for number in process_ids if not links.isdisjoint(_open_files(number))]
+
+
+def _open_files(process_id: int) -> set[str]:
+    found = set()
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{process_id}/fd"):
+            with suppress(OSError):
+                found.add(os.readlink(f"/proc/{process_id}/fd/{name}"))
+    return found
 
 
 def kill(process_id: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -14,7 +15,7 @@ from kafka_sink.kafka.wire.apis import END_TXN
 from tests.spark.parity import append, values, writable_topic
 from tests.support.faults import Harm, of_a_task
 from tests.support.kafka_proxy import KafkaProxy
-from tools.driver_processes import driver_processes, kill
+from tools.driver_processes import connected, driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = pytest.mark.timeout(1200)
@@ -46,8 +47,10 @@ def test_many_days_of_one_export_written_at_once_from_threads_are_all_delivered(
     assert values(kafka_4, topic_name) == sorted((b"%d" % number for number in range(days * ROWS)), key=repr)
 
 
-def kill_committing() -> None:
-    for process_id in driver_processes(COMMIT):
+def kill_committing(proxy: KafkaProxy) -> None:
+    """Not the idle ones of earlier writes: Spark would hand the abort to one of these, which is gone."""
+    ports = [int(address.rpartition(":")[2]) for address in proxy.bootstrap_servers.split(",")]
+    for process_id in connected(driver_processes(COMMIT), ports):
         kill(process_id)
 
 
@@ -57,7 +60,7 @@ def test_a_write_without_a_label_whose_commit_process_is_killed_after_the_decisi
     """Spark calls abort() in another process, and reports the write as failed. What the log says of that:
     tests/chaos/test_writes_without_a_label.py."""
     writable_topic(kafka_4, topic_name)
-    fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=2, where=of_a_task, before=kill_committing)
+    fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=2, where=of_a_task, before=partial(kill_committing, proxy))
     rows = spark.range(0, 60, 1, 3).selectExpr("CAST(id AS STRING) AS value")
     with pytest.raises(Py4JJavaError):
         # A ledger of its own: planning would end what other tests have decided in a common one, through this proxy.
