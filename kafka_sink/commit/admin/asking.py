@@ -43,6 +43,8 @@ class Asking:
         self._lacks = lacks
         self._needs_all = needs_all
         self._found: dict[Ask, tuple[Reply, KafkaSinkError | None]] = {}
+        # What the last answer lacked. A last try that is cut off by the deadline says less.
+        self._lacked: dict[Ask, KafkaSinkError] = {}
 
     def step(self, now_ms: int, replies: Sequence[Reply]) -> Progress[list[tuple[Reply, KafkaSinkError | None]]]:
         for reply in replies:
@@ -64,9 +66,13 @@ class Asking:
         ask.is_out = False
         is_answered = reply.error is None or (bool(reply.bodies) and not self._needs_all)
         trouble = self._lacks(reply.bodies) if is_answered else reply.error
+        if is_answered and trouble is not None:
+            self._lacked[ask] = trouble
         due_ms = now_ms + self._delay_ms(ask.failures + 1)
         may_repeat = is_answered or ask.may_repeat(reply.kind)
-        if trouble is None or not may_repeat or due_ms >= self._deadline_ms:
+        if trouble is None or not may_repeat:
             self._found[ask] = reply, trouble
+        elif due_ms >= self._deadline_ms:
+            self._found[ask] = reply, self._lacked.get(ask, trouble)
         else:
             ask.again(due_ms, find_again=True)

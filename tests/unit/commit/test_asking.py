@@ -101,3 +101,14 @@ def test_each_of_several_asks_has_its_own_reply_and_one_that_is_not_among_them_c
     assert machine.step(1, [Reply(stranger, ReplyKind.ANSWERED), refused]).result is None
     answered = Reply(first, ReplyKind.ANSWERED, ({},))
     assert machine.step(2, [answered]).result == [(answered, None), (refused, RESET)]
+
+
+def test_what_the_last_answer_lacked_is_the_failure_if_the_deadline_cuts_off_the_last_try() -> None:
+    behind = OperationTimeout("not every broker knows it")
+    ask = question(Repeat.ALWAYS)
+    machine = asking(ask, lacks=lambda _: behind)
+    machine.step(0, ())
+    machine.step(800, [Reply(ask, ReplyKind.ANSWERED, ({},))])
+    machine.step(900, ())
+    cut_off = Reply(ask, ReplyKind.NOT_SENT, (), RESET)
+    assert machine.step(DEADLINE_MS, [cut_off]).result == [(cut_off, behind)]
