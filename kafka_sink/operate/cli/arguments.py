@@ -74,7 +74,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         given.run = "kafka_sink.operate.cli.write_commands:abort_transactions"
         if given.transactional_id is not None:
             given.run = "kafka_sink.operate.cli.foreign:end_transaction"
-    elif getattr(given, "transactional_id", None) is not None:
+    elif hasattr(given, "abort") and given.transactional_id is not None:
         reader.error("--transactional-id goes with transactions --abort")
     if getattr(given, "all", False):
         given.run = "kafka_sink.operate.cli.recover_all:recover_all"
