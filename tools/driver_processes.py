@@ -37,7 +37,7 @@ def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]
     )
 
 
-def connected(process_ids: Iterable[int], ports: Collection[int]) -> list[int]:
+def select_connected(process_ids: Iterable[int], ports: Collection[int]) -> list[int]:
     """Those that have a TCP connection to one of these ports of this host."""
     with open("/proc/net/tcp") as table:
         rows = [line.split() for line in table][1:]

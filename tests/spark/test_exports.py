@@ -15,7 +15,7 @@ from kafka_sink.kafka.wire.apis import END_TXN
 from tests.spark.parity import append, values, writable_topic
 from tests.support.faults import Harm, of_a_task
 from tests.support.kafka_proxy import KafkaProxy
-from tools.driver_processes import connected, driver_processes, kill
+from tools.driver_processes import driver_processes, kill, select_connected
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = pytest.mark.timeout(1200)
@@ -50,7 +50,7 @@ def test_many_days_of_one_export_written_at_once_from_threads_are_all_delivered(
 def kill_committing(proxy: KafkaProxy) -> None:
     """Not the idle ones of earlier writes: Spark would hand the abort to one of these, which is gone."""
     ports = [int(address.rpartition(":")[2]) for address in proxy.bootstrap_servers.split(",")]
-    for process_id in connected(driver_processes(COMMIT), ports):
+    for process_id in select_connected(driver_processes(COMMIT), ports):
         kill(process_id)
 
 
