@@ -18,6 +18,7 @@ from kafka_sink.formats.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing.batches import Batch
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig
+from tests.sim.delivery.foreign_records import COPIER
 from tests.sim.trace import Violation
 
 
@@ -55,7 +56,7 @@ class Claims:
             content = _content(record.value or b"")
             if content.get("kind") == "claim":
                 self.seen.append(SeenClaim(line_of_run(content), content["run"], offset))
-            elif content.get("kind") == "intent":
+            elif content.get("kind") == "intent" and batch.producer_id < COPIER:  # a copy decides nothing again
                 run = content["run"]
                 line = line_of(content["sink"], BatchKey(content["query"], content["batch"]))
                 if self._is_late(line, run):
