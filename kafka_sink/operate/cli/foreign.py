@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import re
 
+from kafka_sink.commit.admin.asking import Bodies
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import OPEN_STATES
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
-from kafka_sink.errors import BrokerError, ConfigError, OperationTimeout
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
@@ -66,20 +67,19 @@ def describe_one(sink: SinkClient, name: str) -> TransactionDescription | None:
 
 def _fence(sink: SinkClient, found: TransactionDescription) -> None:
     """The coordinator refuses until it has aborted the transaction."""
-    client = sink.client
-    give_up_ms = client.now_ms() + client.options.max_block_ms
-    name, find_again = found.transactional_id, False
-    body = {"transactional_id": name, "transaction_timeout_ms": found.timeout_ms}
-    while True:
-        answer = client.ask(Coordinator(name), INIT_PRODUCER_ID, body, find_again=find_again)
-        error_code = answer["error_code"]
+    name, client = found.transactional_id, sink.client
+
+    def lacks(bodies: Bodies) -> KafkaSinkError | None:
+        error_code = bodies[0]["error_code"]
         meant = meaning(INIT_PRODUCER_ID, error_code)
         if meant is Meaning.DONE:
-            return
+            return None
         text = f"{name!r} was not fenced: {describe_answer(INIT_PRODUCER_ID.name, error_code)}"
         if not meant.is_again:
             raise BrokerError(text, code=error_code, api=INIT_PRODUCER_ID.name)
-        if client.now_ms() >= give_up_ms:
-            raise OperationTimeout(text)
-        find_again = meant is Meaning.FIND_AGAIN
-        client.pause(LOOK_AGAIN_MS)
+        return OperationTimeout(text)
+
+    client.ask(
+        Coordinator(name), INIT_PRODUCER_ID, {"transactional_id": name, "transaction_timeout_ms": found.timeout_ms},
+        timeout_ms=client.options.max_block_ms, lacks=lacks, wait_ms=LOOK_AGAIN_MS,
+    )  # fmt: skip
