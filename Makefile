@@ -11,7 +11,7 @@ demo: $(READY)
 
 # Parallel pytest processes, as many as the cores have room for: docs/testing.md.
 test: $(READY)
-	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) $(if $(SECOND_TRY),--second-try $(SECOND_TRY))
 
 # The same tests, with line coverage of every Python process that they start, including Spark's.
 COVERAGE := $(CURDIR)/build/coverage

@@ -137,6 +137,50 @@ def test_a_process_that_ends_before_its_tests_counts_as_failed(suite: SmallSuite
     assert "tests/unit/test_dies.py" in output and told in output
 
 
+FAILS_ONCE = """
+from pathlib import Path
+def test_fails_once():
+    trace = Path(__file__).with_suffix(".trace")
+    is_first = not trace.exists()
+    trace.touch()
+    assert not is_first, "what it said the first time"
+"""
+
+
+def test_a_test_that_passes_at_its_second_try_is_named_with_its_first_output_and_fails_nothing(
+    suite: SmallSuite,
+) -> None:
+    suite.write(good=PASSES, unsteady=PASSES + FAILS_ONCE)
+    code, output = suite.run("--seed", "5", "--second-try", "1")
+    lines = output.splitlines()
+    assert (code, lines[-1]) == (0, "3 passed, 0 failed, 0 skipped")
+    assert "what it said the first time" in output
+    assert lines[lines.index("  tests/unit/test_unsteady.py::test_fails_once") - 1].startswith("unsteady: ")
+    assert re.search(r"^ +\.venv/bin/pytest --randomly-seed=5 .*tests/unit/test_unsteady.py", output, re.MULTILINE)
+    assert suite.left_behind() == ([], [])
+
+
+def test_without_being_asked_nothing_is_tried_again(suite: SmallSuite) -> None:
+    suite.write(unsteady=FAILS_ONCE)
+    code, output = suite.run()
+    assert (code, output.splitlines()[-1]) == (1, "0 passed, 1 failed, 0 skipped")
+
+
+def test_a_second_try_does_not_help_what_fails_again_nor_many_failures_nor_a_process_that_died(
+    suite: SmallSuite,
+) -> None:
+    fails = "import pytest\n@pytest.mark.parametrize('number', [1, 2])\ndef test_fails(number): assert 0\n"
+    suite.write(fails=fails, unsteady=FAILS_ONCE)
+    code, output = suite.run("--second-try", "3")
+    assert (code, output.splitlines()[-1]) == (1, "1 passed, 2 failed, 0 skipped")
+    (suite.tests / "test_unsteady.trace").unlink()
+    code, output = suite.run("--second-try", "2")
+    assert (code, output.splitlines()[-1]) == (1, "0 passed, 3 failed, 0 skipped")
+    suite.write(fails="import os\ndef test_dies(): os._exit(7)\n")
+    code, output = suite.run("--second-try", "3")
+    assert code == 1 and "ended with exit code 7" in output
+
+
 def test_what_follows_two_dashes_is_for_pytest_and_a_seed_gives_the_same_order_again(suite: SmallSuite) -> None:
     many = "".join(f"def test_{number}():\n    print('ran {number}')\n    assert {number}\n" for number in range(9))
     suite.write(many=many + DRAWS, other=PASSES)

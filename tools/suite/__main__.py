@@ -5,8 +5,9 @@
     python -m tools.suite --seed 7                   # the order and the random data of an earlier run
 
 plan.py decides which files share a process and which process starts next, from the figures in tests/durations.json;
-`--record` rewrites them. The last line is `N passed, N failed, N skipped`, and the exit code is 0 only if no test
-failed and every process completed. Why not pytest-xdist: docs/testing.md.
+`--record` rewrites them. With `--second-try N`, if at most N tests failed, each of them is tried again by itself; one
+that passes then is listed as unsteady and does not fail the run. The last line is `N passed, N failed, N skipped`, and
+the exit code is 0 only if no test failed and every process completed. Why not pytest-xdist: docs/testing.md.
 
 Each process has its own sessions, temporary files and clusters, and one plain broker serves them all (shared_kafka.py).
 All files are below one folder. At the end, also after Ctrl-C, the folder is removed and all processes that use it are
@@ -29,7 +30,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.suite.plan import Bundle, bundles, guess_cost, next_to_start, read_costs, seconds_left, written_costs
+from tools.suite.plan import GUESS, Bundle, bundles, guess_cost, next_to_start, read_costs, seconds_left, written_costs
+from tools.suite.plugin import file_of
 from tools.suite.tally import Tally
 from tools.suite.worker import Worker
 from tools.workspace import workspace
@@ -79,6 +81,26 @@ class Suite:
                     self._finish(worker)
         finally:
             self._stop()
+
+    def try_again(self, tests_max: int) -> None:
+        """Each failed test once more, alone in a process. A failure of a process itself is no test, and stays one."""
+        tests = [what for what in self.tally.failures if Path(file_of(what)).is_file()]
+        if len(self.tally.failures) > tests_max:
+            return
+        for number, test in enumerate(tests):
+            bundle = Bundle((file_of(test),), GUESS.seconds, GUESS.cpu_s, (test,))
+            worker = Worker(bundle, self._folder / f"again-{number}", self._arguments)
+            self._running = [worker]
+            try:
+                outcomes = outcomes_of(worker)
+            finally:
+                self._stop()
+            worker.close()
+            self._running = []
+            if outcomes == ["passed"] and worker.problem() is None:
+                self.tally.passed_alone(test)
+            else:
+                sys.stdout.write(worker.output)
 
     def _start_what_fits(self) -> None:
         startable = [bundle for bundle in self._waiting if not (self._is_downloading() and bundle.needs_brokers)]
@@ -142,6 +164,17 @@ class Suite:
             worker.kill()
 
 
+def outcomes_of(worker: Worker) -> list[str]:
+    """Waits until a process ends. Returns what became of its tests."""
+    found: list[str] = []
+    while True:
+        is_over = worker.is_over
+        found += [told["outcome"] for told in worker.read_messages() if "test" in told]
+        if is_over:
+            return found
+        time.sleep(0.05)
+
+
 def processes_in_memory() -> int:
     bytes_here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(1, bytes_here // BYTES_PER_PROCESS)
@@ -172,6 +205,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("places", nargs="*", default=["tests"], help="folders and files (default: tests)")
     parser.add_argument("--seed", type=int, help="seed of order and random data (default: a new one)")
     parser.add_argument("--processes", type=int, help="maximum number (default: three for each core)")
+    parser.add_argument("--second-try", type=int, default=0, metavar="N", help="try up to N failed tests again, alone")
     parser.add_argument("--record", action="store_true", help="write tests/durations.json; needs an idle machine")
     return parser.parse_args(given)
 
@@ -193,6 +227,7 @@ def main(given: Sequence[str] | None = None) -> int:
         suite = Suite(bundles(files, {**costs, **guesses}), folder, chosen, wanted.processes)
         try:
             suite.run()
+            suite.try_again(wanted.second_try)
         except KeyboardInterrupt:
             suite.tally.fail("interrupted")
     if wanted.record:

@@ -53,11 +53,12 @@ def guess_cost(text: str) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Files for one process of pytest."""
+    """Files for one process of pytest, or only some of their tests."""
 
     files: tuple[str, ...]
     seconds: float
     cpu_s: float
+    tests: tuple[str, ...] = ()
 
     @property
     def needs_brokers(self) -> bool:

@@ -15,6 +15,7 @@ class Tally:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
+        self.unsteady: list[str] = []
         self.costs: dict[str, Cost] = {}
         self._of_file: dict[str, Counter[str]] = {}
         self._skips: Counter[tuple[str, str]] = Counter()
@@ -39,6 +40,13 @@ class Tally:
         self.counts["failed"] += 1
         self.failures.append(what)
 
+    def passed_alone(self, test: str) -> None:
+        """A failed test that passed when it was tried again by itself."""
+        self.failures.remove(test)
+        self.unsteady.append(test)
+        self.counts["failed"] -= 1
+        self.counts["passed"] += 1
+
     @property
     def is_good(self) -> bool:
         """False also for a run without any test."""
@@ -55,7 +63,11 @@ class Tally:
         if self._skips:
             lines.append("skipped:")
             lines += [f"  {count} in {file}: {reason}" for (file, reason), count in sorted(self._skips.items())]
+        if self.unsteady:
+            lines += ["unsteady: failed once, passed alone (find out why, the output is above):"]
+            lines += [f"  {test}" for test in self.unsteady]
         if self.failures:
             lines += ["failed:", *(f"  {what}" for what in self.failures)]
+        if self.failures or self.unsteady:
             lines += ["again:", *(f"  {command}" for command in again)]
         return [*lines, ", ".join(f"{self.counts[outcome]} {outcome}" for outcome in OUTCOMES)]

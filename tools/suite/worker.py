@@ -39,7 +39,7 @@ class Worker:
         environment[kafka_watchdog.MARK] = str(home.parent)
         command = [sys.executable, "-m", "pytest", "-p", plugin.__name__, "-p", "no:cacheprovider"]
         command += ["--continue-on-collection-errors", "--basetemp", str(home / "pytest")]
-        command += [*with_or_without_hypothesis(bundle.files, arguments), *bundle.files]
+        command += [*with_or_without_hypothesis(bundle.files, arguments), *(bundle.tests or bundle.files)]
         try:
             with open(home / "output", "wb") as output:
                 self.process = subprocess.Popen(
