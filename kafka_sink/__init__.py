@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafka_sink.commit.admin.manifests import BatchManifest as BatchManifest
+    from kafka_sink.commit.admin.manifests import read_manifests as read_manifests
     from kafka_sink.errors import AuthenticationError as AuthenticationError
     from kafka_sink.errors import AuthorizationError as AuthorizationError
     from kafka_sink.errors import BrokerError as BrokerError
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from kafka_sink.version import VERSION as VERSION
 
 _HOMES = {
+    "commit.admin.manifests": "BatchManifest read_manifests",
     "operate.checks.finding": "CheckReport",
     "operate.checks.run": "check",
     "producer.engine.commands": "ConsumerGroup",

@@ -73,7 +73,9 @@ class Committer:
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         known = (session.sink_id, self._key, session.run, self._summary)
-        self._batch = batch_at_hand(*known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label)
+        self._batch = batch_at_hand(
+            *known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label, manifest=job.manifest
+        )
         self._current: CommitStep | None = None
         # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None

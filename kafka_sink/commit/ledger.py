@@ -28,6 +28,7 @@ from kafka_sink.commit.identity import (
     parse_task_identity,
     sink_id_of_query,
 )
+from kafka_sink.commit.manifest import Manifest, manifest_key, manifest_value
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
@@ -98,6 +99,8 @@ class LedgerRecord:
     cluster_id: str = ""
     # Readable name of the sink (identity.py); empty if there is none, and in records of older releases.
     label: str = ""
+    # What is written together with the record that closes the decision; None: nothing.
+    manifest: Manifest | None = None
 
     def is_of_another_cluster(self, cluster_id: str) -> bool:
         return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id
@@ -115,7 +118,21 @@ class LedgerRecord:
         ]
 
     def as_closed(self, kind: Kind, wall_ms: int, *, is_accepted: bool = False) -> LedgerRecord:
-        return replace(self, kind=kind, entries=(), outcomes=(), is_accepted=is_accepted, wall_ms=wall_ms)
+        manifest = self.manifest if kind is Kind.DONE else None
+        closed = replace(self, kind=kind, entries=(), outcomes=(), manifest=manifest)
+        return replace(closed, is_accepted=is_accepted, wall_ms=wall_ms)
+
+    @property
+    def manifest_record(self) -> tuple[bytes, bytes] | None:
+        """Key and value of the manifest that says that this batch is whole, or that an operator took it as it is."""
+        if self.manifest is None or self.kind is not Kind.DONE:
+            return None
+        sink, (query_id, batch_id) = self.manifest.sink, self.key
+        named: dict[str, object] = {"sink": sink, "query": query_id, "batch": batch_id, "run": self.run}
+        named |= {"name": self.label} if self.label else {}
+        named |= {"accepted": True} if self.is_accepted else {}
+        named |= {"rows": self.row_count, "digest": f"{self.digest or 0:016x}", "closed_ms": self.wall_ms}
+        return manifest_key(sink, query_id, batch_id), manifest_value(self.manifest, named)
 
     def with_outcomes(self, outcomes: Sequence[TransactionOutcome | None], wall_ms: int) -> LedgerRecord:
         known = [outcome for outcome in outcomes if outcome is not None]
@@ -257,6 +274,7 @@ def batch_at_hand(
     wall_ms: int = 0,
     cluster_id: str = "",
     label: str = "",
+    manifest: Manifest | None = None,
 ) -> LedgerRecord:
     """What is known of a batch before its decision: an intent without its transactions."""
     return LedgerRecord(
@@ -270,6 +288,7 @@ def batch_at_hand(
         digest=summary.digest,
         cluster_id=cluster_id,
         label=label,
+        manifest=None if manifest is None else replace(manifest, written=summary.written),
     )
 
 

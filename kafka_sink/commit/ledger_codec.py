@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.identity import Line, has_letters_of_sink_id
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key
-from kafka_sink.commit.receipt import BatchId, BatchKey
+from kafka_sink.commit.manifest import Manifest
+from kafka_sink.commit.receipt import BatchId, BatchKey, WrittenPartition
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
 
 FORMAT = "pykafka-sink-ledger"
@@ -56,6 +57,13 @@ _COLUMNS = (
     ("last_offset", "last_offset", INT64_MAX, True),
     ("row_count", "row_count", INT64_MAX, False),
 )
+# The same for the partitions of a manifest. An offset is unknown (-1) where a broker recognised a repeated request.
+_RANGE_COLUMNS = (
+    ("partition", INT32_MAX, True),
+    ("rows", INT64_MAX, False),
+    ("first_offset", INT64_MAX, True),
+    ("last_offset", INT64_MAX, True),
+)
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
 
@@ -65,8 +73,9 @@ _TASK_PARTITION = "task_partition"
 _SHAPES = {
     "run": re.compile(r"([0-9a-f]{16})?"),
     "cluster": re.compile(r"[!-~]{0,300}"),
+    "to": re.compile(r"[a-zA-Z0-9._-]{1,249}"),
 }
-_SHAPE_WORDS = {"run": "hash of a run", "cluster": "id of a cluster"}
+_SHAPE_WORDS = {"run": "hash of a run", "cluster": "id of a cluster", "to": "name of a topic"}
 
 # What the user can do about a field that does not fit.
 _ADVICE = {
@@ -133,6 +142,8 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
         content["accepted"] = True
     if record.entries:
         content["receipts"] = _pack_entries(record.entries)
+    if record.manifest is not None:
+        content["manifest"] = _pack_manifest(record.manifest)
     if record.outcomes:
         content["fates"] = "".join(outcome.value for outcome in record.outcomes)
     return content
@@ -237,6 +248,20 @@ def _pack_entries(entries: tuple[TransactionEntry, ...]) -> dict[str, Any]:
     return packed
 
 
+def _pack_manifest(manifest: Manifest) -> dict[str, Any]:
+    topics = sorted({written.topic for written in manifest.written})
+    index_of = {topic: index for index, topic in enumerate(topics)}
+    packed: dict[str, Any] = {"to": manifest.topic, "at": manifest.partition, "sink": manifest.sink}
+    packed |= {"topics": topics, "topic": [index_of[written.topic] for written in manifest.written]}
+    ranges = [(one.partition, one.row_count, one.first_offset + 1, one.last_offset + 1) for one in manifest.written]
+    for place, (name, _, has_differences) in enumerate(_RANGE_COLUMNS):
+        numbers = [each[place] for each in ranges]
+        packed[name] = _differences(numbers) if has_differences else numbers
+    if manifest.schemas:
+        packed["schemas"] = dict(manifest.schemas)
+    return packed
+
+
 def _differences(numbers: list[int]) -> list[int]:
     return [number - before for before, number in zip([0, *numbers], numbers, strict=False)]
 
@@ -292,6 +317,7 @@ def _parse_record(content: dict[str, Any]) -> LedgerRecord:
         is_accepted=content.get("accepted", False) is True,
         cluster_id=_check_shape(content.get("cluster", ""), "cluster"),
         label=_label(content.get("name")),
+        manifest=_manifest(content["manifest"]) if "manifest" in content else None,
     )
     needs_entries = kind in (Kind.INTENT, Kind.STUCK)
     if needs_entries != bool(record.entries) or (kind is Kind.STUCK) != bool(record.outcomes):
@@ -321,6 +347,27 @@ def _entries(packed: Any) -> tuple[TransactionEntry, ...]:
         named[_TASK_PARTITION] = None if task == named["spark_partition"] else task
         entries.append(TransactionEntry(topic=topics[index], **named))
     return tuple(entries)
+
+
+def _manifest(packed: Any) -> Manifest:
+    if not isinstance(packed, dict):
+        raise UnreadableRecord("a ledger record whose manifest is no object")
+    topics = _texts(packed.get("topics"), "topics", TOPICS_MAX)
+    indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
+    columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _RANGE_COLUMNS]
+    if any(len(column) != len(indexes) for column in columns):
+        raise UnreadableRecord("a ledger record whose manifest has columns of different lengths")
+    ranges = [
+        WrittenPartition(topics[index], partition, rows, first - 1, last - 1)
+        for index, partition, rows, first, last in zip(indexes, *columns, strict=True)
+    ]
+    return Manifest(
+        topic=_check_shape(packed.get("to"), "to"),
+        partition=_number(packed.get("at"), "at", 0, INT32_MAX),
+        sink=_text(packed.get("sink"), "sink"),
+        written=tuple(ranges),
+        schemas=_topics(packed.get("schemas", {})),
+    )
 
 
 def _numbers(content: dict[str, Any], name: str, bound: int, *, has_differences: bool) -> list[int]:

@@ -1,10 +1,11 @@
-"""One record into the ledger in a transaction of the driver's id: C3 and C5.
+"""One record into the ledger in a transaction of the driver's id: C3 and C5. The record that closes a decision may
+have a manifest beside it, in another partition.
 
   APPENDING  in version 1 first a new epoch, after an own transaction: requested with the old one, so that a fenced
-             driver is told so instead of fencing its successor (KIP-360); then the ledger's partition becomes part of
-             the transaction. In both versions one batch with one record: the same bytes at each try, so a retry is
-             recognised by its sequence
-  HELD       it is in the log; EndTxn is sent when the caller asks for it (`release`)
+             driver is told so instead of fencing its successor (KIP-360); then the partitions become part of the
+             transaction. In both versions one batch with one record for each: the same bytes at each try, so a retry
+             is recognised by its sequence
+  HELD       all is in the log; EndTxn is sent when the caller asks for it (`release`)
   ENDING     EndTxn(commit); from the moment it is sent, the record may be committed. If the coordinator has forgotten
              the transaction, the ledger is searched for its marker, after the record
   WRITTEN, NOT_WRITTEN
@@ -15,7 +16,7 @@ the very first EndTxn is just as certain; after a try without a response it is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -27,10 +28,10 @@ from kafka_sink.commit.ledger_read import KEYS_MAX
 from kafka_sink.commit.log_scan import PRODUCE_LAST_BY_NAME, append_ask, read_append_answer
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings, DriverSession
-from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
+from kafka_sink.formats.records.batch import NO_TIMESTAMP, EncodedBatch, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply, ReplyKind
+from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply, ReplyKind
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
@@ -38,6 +39,7 @@ from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PROD
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"
 WRITE, END = "write ledger record", "end ledger transaction"
+WRITE_MANIFEST = "write manifest"
 MESSAGE_TOO_LARGE = 10
 
 
@@ -73,12 +75,13 @@ class LedgerWrite(CommitStep):
         self.is_fenced = False
         # An EndTxn was sent without a definite answer: it may have been carried out.
         self._end_is_in_doubt = False
-        # No timestamp: a broker rejects one that is far in the future, and the driver's clock may be wrong.
-        self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], make_compressor("none"))
+        self._batch = _one_record(*self._content())
+        manifest = record.manifest_record
+        self._manifest_batch = None if manifest is None else _one_record(*manifest)
 
     def ask_first(self, now_ms: int) -> None:
         if self.settings.transaction_version == 2:
-            self._ask_produce(now_ms)
+            self._ask_appends(now_ms)
         elif self._session.is_used:
             self._ask_renewal(now_ms)
         else:
@@ -143,30 +146,38 @@ class LedgerWrite(CommitStep):
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
-        topic, partition = self.settings.ledger
-        body["v3_and_below_topics"] = [{"name": topic, "partitions": [partition]}]
+        logs = [log for _, log, _ in self._appends()]
+        body["v3_and_below_topics"] = [{"name": log.topic, "partitions": [log.partition]} for log in logs]
         target = Coordinator(self._session.transactional_id)
         _, version_max = versions_of(ADD_PARTITIONS_TO_TXN, self.settings.transaction_version)
         self.asks.add(now_ms, Ask(target, ADD_PARTITIONS_TO_TXN, body, ADD, version_max=version_max))
 
-    def _ask_produce(self, now_ms: int) -> None:
-        header = seal(
-            self._batch,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.producer_epoch,
-            base_sequence=0,
-            is_transactional=True,
-        )
+    def _appends(self) -> Iterator[tuple[str, Leader, EncodedBatch]]:
+        """Purpose, partition, and what is written there."""
+        yield WRITE, self.settings.ledger, self._batch
+        if self._manifest_batch is not None and self.record.manifest is not None:
+            yield WRITE_MANIFEST, self.record.manifest.log, self._manifest_batch
+
+    def _ask_appends(self, now_ms: int) -> None:
         version_min, version_max = versions_of(PRODUCE, self.settings.transaction_version)
-        append = append_ask(
-            WRITE,
-            self.settings,
-            header + self._batch.payload,
-            transactional_id=self._session.transactional_id,
-            version_min=version_min,
-            version_max=min(version_max, PRODUCE_LAST_BY_NAME),
-        )
-        self.asks.add(now_ms, append)
+        for purpose, log, batch in self._appends():
+            header = seal(
+                batch,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.producer_epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
+            append = append_ask(
+                purpose,
+                self.settings,
+                log,
+                header + batch.payload,
+                transactional_id=self._session.transactional_id,
+                version_min=version_min,
+                version_max=min(version_max, PRODUCE_LAST_BY_NAME),
+            )
+            self.asks.add(now_ms, append)
 
     def _ask_end(self, now_ms: int) -> None:
         self.asks.add(now_ms, end_ask(END, self._transaction(), commit=True))
@@ -194,7 +205,7 @@ class LedgerWrite(CommitStep):
             self._on_renewed(now_ms, ask, body)
         elif ask.purpose == ADD:
             self._on_added(now_ms, ask, body)
-        elif ask.purpose == WRITE:
+        elif ask.purpose in (WRITE, WRITE_MANIFEST):
             self._on_produced(now_ms, ask, body)
         else:
             self._on_ended(now_ms, ask, body)
@@ -230,15 +241,18 @@ class LedgerWrite(CommitStep):
         if self.refuse_or_repeat(now_ms, ask, error_code):
             return
         self.asks.drop(ask)
-        self._ask_produce(now_ms)
+        self._ask_appends(now_ms)
 
     def _on_produced(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
         if self.refuse_or_repeat(now_ms, ask, error_code):
             return
         self.asks.drop(ask)
+        if ask.purpose == WRITE:
+            self._offset = offset
+        if len(self.asks):
+            return
         self.state = WriteState.HELD
-        self._offset = offset
         if not self._is_draft:
             self.release(now_ms)
 
@@ -296,14 +310,19 @@ class LedgerWrite(CommitStep):
             self.fail(self._search.obstacle or self.last_trouble)
 
     def error_text(self, ask: Ask, error_code: int) -> str:
-        is_of_ledger = ask.api in (PRODUCE, ADD_PARTITIONS_TO_TXN)
-        where = self.settings.ledger_title if is_of_ledger else self._session.transactional_id
-        text = f"{where}: {describe_answer(ask.api.name, error_code)}"
+        target = self._session.transactional_id
+        batch, topic, part = self._batch, self.settings.ledger_topic, "task"
+        if ask.purpose == WRITE_MANIFEST and self._manifest_batch is not None and self.record.manifest is not None:
+            batch, topic, part = self._manifest_batch, self.record.manifest.topic, "partition"
+            target = f"manifest topic {topic}-{self.record.manifest.partition}"
+        elif ask.api in (PRODUCE, ADD_PARTITIONS_TO_TXN):
+            target = self.settings.ledger_title
+        text = f"{target}: {describe_answer(ask.api.name, error_code)}"
         if error_code != MESSAGE_TOO_LARGE:
             return text
         return (
-            f"{text}. The record has {self._batch.size} bytes, one part for each task: raise "
-            f"max.message.bytes of topic {self.settings.ledger_topic}, or write with fewer tasks"
+            f"{text}. The record has {batch.size} bytes, one part for each {part}: raise "
+            f"max.message.bytes of topic {topic}, or write with fewer {part}s"
         )
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
@@ -311,3 +330,8 @@ class LedgerWrite(CommitStep):
         self.is_fenced = is_fenced
         self._session.forget_identity()
         self.fail(reason)
+
+
+def _one_record(key: bytes, value: bytes | None) -> EncodedBatch:
+    """No timestamp: a broker rejects one that is far in the future, and the driver's clock may be wrong."""
+    return encode_batch([Record(NO_TIMESTAMP, key, value)], make_compressor("none"))

@@ -125,21 +125,21 @@ def committed_records(
 def append_ask(
     purpose: str,
     settings: DeliverySettings,
+    log: Leader,
     records: bytes,
     *,
     transactional_id: str | None = None,
     version_min: int = 0,
     version_max: int = PRODUCE_LAST_BY_NAME,
 ) -> Ask:
-    """Appends one batch to the ledger, acknowledged by all in-sync replicas."""
-    topic, partition = settings.ledger
+    """Appends one batch, acknowledged by all in-sync replicas."""
     body = {
         "transactional_id": transactional_id,
         "acks": ACKS_ALL,
         "timeout_ms": settings.request_timeout_ms,
-        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
+        "topic_data": [{"name": log.topic, "partition_data": [{"index": log.partition, "records": records}]}],
     }
-    return Ask(settings.ledger, PRODUCE, body, purpose, version_min=version_min, version_max=version_max)
+    return Ask(log, PRODUCE, body, purpose, version_min=version_min, version_max=version_max)
 
 
 def fetch_ask(purpose: str, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS, *, number: int = 0) -> Ask:

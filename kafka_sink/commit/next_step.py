@@ -59,7 +59,7 @@ def first_step(job: Job, session: DriverSession) -> NextStep | None:
     assert job.key is not None, f"{job.operation.value} is about a batch"
     if job.operation is DriverOperation.ABORT:
         return _abort_at_start(job, session)
-    if not (job.has_transactions or job.opens_a_stream):
+    if not job.is_recorded:
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     return NextStep(Phase.FENCING) if session.ledger is None else None
 

@@ -16,6 +16,7 @@ from enum import Enum
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS, BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import LedgerRecord, LedgerState
+from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
@@ -189,6 +190,8 @@ class Job:
     codes: frozenset[str] = frozenset()
     # Some task of the batch left no message. Its process may live on, and begin a transaction.
     has_late_tasks: bool = False
+    # COMMIT: what is written beside the record that closes the decision, without what the receipts say.
+    manifest: Manifest | None = None
 
     @property
     def has_transactions(self) -> bool:
@@ -204,6 +207,11 @@ class Job:
                     SPARK_UNEXPECTED,
                 )
         return prepared
+
+    @property
+    def is_recorded(self) -> bool:
+        """Even if no task has written anything: readers wait for the manifest of every batch."""
+        return self.has_transactions or self.opens_a_stream or self.manifest is not None
 
     @property
     def opens_a_stream(self) -> bool:

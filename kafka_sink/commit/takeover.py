@@ -105,7 +105,7 @@ class Claim(CommitStep):
 
     def _ask(self, now_ms: int, purpose: str, line: Line) -> None:
         batch = encode_batch([Record(NO_TIMESTAMP, claim_key(line).encode(), self._value)], make_compressor("none"))
-        self.asks.add(now_ms, append_ask(purpose, self.settings, seal(batch) + batch.payload))
+        self.asks.add(now_ms, append_ask(purpose, self.settings, self.settings.ledger, seal(batch) + batch.payload))
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)

@@ -199,6 +199,15 @@ def check_ledger_topic(draft: Draft, settings: Mapping[str, str]) -> None:
             )
 
 
+def check_manifest_topic(draft: Draft, settings: Mapping[str, str]) -> None:
+    values = draft.values
+    for name in ("topic", "dead.letter.topic", "ledger.topic"):
+        if values["manifest.topic"] is not None and values["manifest.topic"] == values[name]:
+            raise ConfigError(
+                f"manifest.topic and {name} are the same: manifests need a topic of their own", OPTIONS_CONTRADICT
+            )
+
+
 def check_dead_letters(draft: Draft, settings: Mapping[str, str]) -> None:
     topic = draft.values["dead.letter.topic"]
     if draft.values["record.errors"] != DEAD_LETTER:
@@ -251,8 +260,8 @@ def note_out_of_scope(draft: Draft, settings: Mapping[str, str]) -> None:
 
 
 RULES: tuple[Callable[[Draft, Mapping[str, str]], None], ...] = (
-    check_ledger_topic, check_dead_letters, check_topic_creation, check_ledger_config, check_lineage_key,
-    note_out_of_scope,
+    check_ledger_topic, check_manifest_topic, check_dead_letters, check_topic_creation, check_ledger_config,
+    check_lineage_key, note_out_of_scope,
 )  # fmt: skip
 
 

@@ -117,6 +117,7 @@ class SinkOptions:
     ledger_accept_new_sink: bool
     replay_mismatch: str
     commit_visible_timeout_ms: int
+    manifest_topic: str | None
     record_errors: str
     dead_letter_topic: str | None
     summary_listener: str | None

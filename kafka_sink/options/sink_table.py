@@ -122,6 +122,11 @@ _DELIVERY = (
            "rows are not visible in time, a warning names the partitions, and the batch counts as delivered. Any open "
            "transaction in a partition blocks its readers, so topics with other transactional writers may use up this "
            "time at each batch. 0: do not wait.", default=0, scope=_ONCE),
+    Option("manifest.topic", TOPIC_NAME, "A topic that gets one record for each delivered batch: its topics and "
+           "partitions with first and last offset, its rows, and a digest. It is written exactly once, together with "
+           "the end of the batch's decision, so a reader that sees it finds the whole batch. Batches without rows get "
+           "one, too. The topic must exist ([manifests](guides/manifests.md)).", example="orders.manifests",
+           scope=_ONCE),
     Option("ledger.topic", TOPIC_NAME, "The compacted topic that holds the decisions of exactly-once sinks. It is "
            "created if it is missing. Several sinks may share one ledger topic.", default=DEFAULT_LEDGER, scope=_ONCE),
     Option("ledger.create", FLAG, "Create the ledger topic if it is missing. false: a missing topic is an error; its "

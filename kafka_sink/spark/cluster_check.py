@@ -10,6 +10,7 @@ from dataclasses import replace
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.commit.admin.manifests import check_manifest_topic
 from kafka_sink.commit.admin.marks import remove_marks
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.receipt import BatchKey
@@ -75,7 +76,8 @@ def check_cluster(
     support = None
     topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
     ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
-    wanted = topics if ledger is None else [*topics, ledger]
+    manifests = options.manifest_topic if options.is_exactly_once else None
+    wanted = [*topics, *(topic for topic in (ledger, manifests) if topic is not None)]
     client.forget_topics(wanted)
     client.reach(topics=wanted)
     if options.is_exactly_once:
@@ -94,6 +96,8 @@ def check_cluster(
             )
     if not options.is_exactly_once:
         return options, support
+    if options.manifest_topic is not None:
+        check_manifest_topic(client, options.manifest_topic)
     limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
     timeout_ms = _timeout_ms(options, limits)
     if ledger is not None:

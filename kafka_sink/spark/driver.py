@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
@@ -31,6 +32,7 @@ from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import label_of, sink_id_of_query
 from kafka_sink.commit.ledger import batch_at_hand, line_of
+from kafka_sink.commit.manifest import Manifest, manifest_key, partition_of_key
 from kafka_sink.commit.messages import aborted_error
 from kafka_sink.commit.open_parts import NOT_TOLD
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, summarize_receipts
@@ -73,6 +75,7 @@ CLOSED_MAX = 5
 CHECKS_MAX = 64
 # In one line of the log.
 TOPICS_SHOWN_MAX = 8
+NO_SCHEMAS: Mapping[str, int] = MappingProxyType({})
 
 
 class Driver:
@@ -100,16 +103,20 @@ class Driver:
         )
         self._settings: DeliverySettings | None = None
         self._known_support = support
+        self._manifest_partition: int | None = None
 
-    def commit(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
+    def commit(
+        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], schemas: Mapping[str, int]
+    ) -> CommitResult:
         try:
             self._look_ahead(client, receipts)
             self._delivery_settings(client)
+            manifest = self._manifest(client, key, schemas)
         except KafkaSinkError as error:
             # By its own text nothing was written yet. But the tasks have written, and nothing is decided.
             batch = batch_at_hand(self._session.sink_id, key, self._session.run, summarize_receipts(receipts))
             raise aborted_error(batch, str(error)) from error
-        return self._run(client, Job(DriverOperation.COMMIT, key, receipts), self._session)
+        return self._run(client, Job(DriverOperation.COMMIT, key, receipts, manifest=manifest), self._session)
 
     def abort(
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], *, may_be_decided: bool,
@@ -135,8 +142,20 @@ class Driver:
         """A commit asks the leaders of the ledger and of each written partition, the coordinators of the driver and of
         each transaction, and all brokers for open transactions."""
         ids = [receipt.transaction.transactional_id for receipt in receipts if receipt.transaction is not None]
-        topics = sorted({written.topic for receipt in receipts for written in receipt.written})
-        client.look_ahead([self._options.ledger_topic, *topics], [self._session.transactional_id, *ids])
+        topics = {written.topic for receipt in receipts for written in receipt.written}
+        topics |= {self._options.manifest_topic} if self._options.manifest_topic is not None else set()
+        client.look_ahead([self._options.ledger_topic, *sorted(topics)], [self._session.transactional_id, *ids])
+
+    def _manifest(self, client: Client, key: BatchKey, schemas: Mapping[str, int]) -> Manifest | None:
+        """In the partition in which any producer would put its key. The key is the same for all batches."""
+        topic = self._options.manifest_topic
+        if topic is None:
+            return None
+        sink = self._session.named_sink_id or self._session.sink_id
+        if self._manifest_partition is None:
+            count = len(client.describe_topic(topic))
+            self._manifest_partition = partition_of_key(manifest_key(sink, *key), count)
+        return Manifest(topic, self._manifest_partition, sink, schemas=schemas)
 
     def _run(self, client: Client, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
         job, settings = replace(job, wall_ms=int(time.time() * 1000)), self._delivery_settings(client)
@@ -193,15 +212,26 @@ class FinishedBatch(NamedTuple):
     is_complete: bool = True
     # The query writes to this sink alone.
     is_only_sink: bool = False
+    # Of the registry, by side: for the manifest.
+    schemas: Mapping[str, int] = NO_SCHEMAS
+
+    @property
+    def is_recorded(self) -> bool:
+        """Even if its tasks have written nothing. A batch whose plan has no task does not know its query."""
+        is_named = bool(self.key.query_id) or self.key.is_label
+        wants_manifest = self.options.manifest_topic is not None and is_named
+        return self.key.is_first or wants_manifest or any(each.transaction is not None for each in self.receipts)
 
 
 def commit_batch(batch: FinishedBatch) -> Conclusion:
     """The outcome of the batch; raises `CommitError` if it was not, or not completely, committed."""
     key, receipts = batch.key, batch.receipts
-    if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
+    if batch.sink_id is None or not batch.is_recorded:
         return Conclusion.DELIVERED
     with _doubt_answers_on_error(), marks_of(batch.sink_id, key).mark_commit(batch.run):
-        return _use_driver(batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts)).conclusion
+        return _use_driver(
+            batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts, batch.schemas)
+        ).conclusion
 
 
 def abort_batch(batch: FinishedBatch) -> Conclusion | None:

@@ -75,8 +75,9 @@ class TaskWriter(SameVersion):
         receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
         key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
         is_complete = len(ours) == len(results)
+        schemas = {plan.side: plan.schema_id for plan in self._columns.sides if plan.schema_id is not None}
         return FinishedBatch(
-            self._options, self._sink_id, key, run, receipts, figures, write, is_complete, is_only_sink
+            self._options, self._sink_id, key, run, receipts, figures, write, is_complete, is_only_sink, schemas
         )
 
 

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class SidePlan:
     """Made on the driver, pickled with the write. `side` is key or value. `schema` None: JSON without a schema. Every
-    value begins with `prefix`, every record gets `headers`, by which readers find the schema."""
+    value begins with `prefix`, every record gets `headers`, by which readers find the schema; `schema_id` is its id in
+    the registry, if there is one."""
 
     side: str
     schema: Schema | None
     prefix: bytes = b""
     headers: tuple[tuple[str, bytes], ...] = ()
+    schema_id: int | None = None

@@ -74,7 +74,7 @@ def _plan_side(
         guid=resolved.guid,
         message=_message_position(schema),
     )
-    return SidePlan(side, schema, framed.prefix, framed.headers), resolved
+    return SidePlan(side, schema, framed.prefix, framed.headers, resolved.schema_id), resolved
 
 
 def _check_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:

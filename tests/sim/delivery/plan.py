@@ -27,6 +27,7 @@ from tests.sim.scenario import (
 STREAM, LABELLED, FOREACH = "stream", "labelled", "foreach"
 SINK = "sink"
 LEDGER = "ledger"
+MANIFESTS = "manifests"
 CLUSTER = (
     "crash", "stop", "pause_broker", "move_leader", "lose_leader", "move_coordinator", "below_min_isr", "api_error",
     "throttle", "grow_topic", "stall_replication",
@@ -61,6 +62,7 @@ FOCUSES = (
 FETCH_BYTES_MAX = ("57671680", "57671680", "57671680", "1000")
 ROLL_SHARES = (0.0, 0.0, 0.1, 0.5)
 PATIENT_MS = 120_000
+MANIFESTS_SHARE = 0.25
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
@@ -91,6 +93,8 @@ class Plan(Drawn):
     roll_share: float
     # If ids are used again: the number of tasks that run at a time; the others follow in the same processes.
     cores: int
+    # A manifest is written for each batch.
+    has_manifests: bool
 
     @property
     def transaction_version(self) -> int:
@@ -165,6 +169,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         replay_mismatch=habits.choice(REPLAY_MISMATCH),
         cores=habits.choice((1, 2, 4)),
         roll_share=roll_share,
+        has_manifests=dice["manifests"].random() < MANIFESTS_SHARE,
     )
 
 

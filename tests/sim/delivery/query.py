@@ -14,6 +14,7 @@ from random import Random
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line, run_of_label, run_of_query
 from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import (
@@ -34,7 +35,7 @@ from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.moments import Moment
-from tests.sim.delivery.plan import LABELLED, LEDGER, SINK, STREAM
+from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
 from tests.sim.delivery.script import Life, Resume, Script
 from tests.sim.delivery.stage import Stage
@@ -187,7 +188,10 @@ class Query:
             host = self._host()
             # Spark begins no commit before each task has ended.
             known = {"may_be_decided": not has_late_tasks, "has_late_tasks": has_late_tasks}
-            job = Job(operation, key, receipts, stage.loop.now_ms, **known)
+            manifest = None
+            if operation is DriverOperation.COMMIT and stage.plan.has_manifests:
+                manifest = Manifest(MANIFESTS, 0, session.named_sink_id or session.sink_id)
+            job = Job(operation, key, receipts, stage.loop.now_ms, manifest=manifest, **known)
             self.operation = operation
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
@@ -408,7 +412,8 @@ class Query:
         if not is_complete:
             yield from self._abort(batch, messages)
             return "a task failed too often"
-        if batch.key.is_first or any(receipt.transaction is not None for receipt in messages):
+        is_recorded = batch.key.is_first or (self.stage.plan.has_manifests and batch.key.is_named)
+        if is_recorded or any(receipt.transaction is not None for receipt in messages):
             session = self._session(batch, is_forgetful=is_forgetful)
             verdict = yield self._operate(session, DriverOperation.COMMIT, batch, messages)
             if verdict is None or verdict.error is not None:

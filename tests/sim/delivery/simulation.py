@@ -23,8 +23,9 @@ from tests.sim.course import Course, Ran
 from tests.sim.delivery.breakers import LOST_MARKERS
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
 from tests.sim.delivery.ledger_log import open_sinks
+from tests.sim.delivery.manifests import check_manifests
 from tests.sim.delivery.moments import LEADER_PHASES
-from tests.sim.delivery.plan import LABELLED, LEDGER, STREAM, Plan
+from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, STREAM, Plan
 from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
 from tests.sim.dice import Dice
@@ -88,8 +89,9 @@ class DeliverySimulation(Course[Plan]):
         with _time_outs_noted(timed_out):
             # The scheduled housekeeping of the core keeps the patched method.
             self.connect(self._build_core())
+        more = [MANIFESTS] if plan.has_manifests else []
         self.faults = DeliveryFaults(
-            self.core, self.network, self.trace, topics=(*TOPICS, *[LEDGER] * LEDGER_SHARE),
+            self.core, self.network, self.trace, topics=(*TOPICS, *[LEDGER] * LEDGER_SHARE, *more),
             refusals={**REFUSALS, **MORE_REFUSALS}, refused_although_done=REFUSED_ALTHOUGH_DONE,
         )  # fmt: skip
         self.stage = Stage(plan, self.dice, self.loop, self.network, self.trace)
@@ -112,7 +114,9 @@ class DeliverySimulation(Course[Plan]):
         lag_ms = LEDGER_LAG_MS if LOST_MARKERS in plan.breakers else 0
         configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
         core.cluster.create_topic(LEDGER, 1, min(3, plan.brokers), configs)
-        for name in (LEDGER, *plan.partitions):
+        if plan.has_manifests:
+            core.cluster.create_topic(MANIFESTS, 1, min(3, plan.brokers), {})
+        for name in (LEDGER, *plan.partitions, *([MANIFESTS] if plan.has_manifests else [])):
             for partition in core.cluster.topics[name].partitions:
                 partition.log = RollingLog(self.dice[f"segments of {name}-{partition.index}"], plan.roll_share)
         return core
@@ -134,6 +138,8 @@ class DeliverySimulation(Course[Plan]):
         in_doubt = stage.leaders.in_doubt
         shown = open_sinks(self.core, stage.assumptions.lost_markers)
         Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind, in_doubt, shown).check_all()
+        if self.plan.has_manifests:
+            check_manifests(self.core, stage.books, in_doubt, stage.assumptions.lost_markers)
 
     def _is_finished(self) -> bool:
         is_over = not any(query.is_running for query in self._lasting())

@@ -167,8 +167,10 @@ class Verdicts:
                 # The record of the choice has lost its marker: the choice must be made again.
                 known.is_resolved = known.is_resolved and not self.assumptions.lost_markers
                 return
-        if any(not loss.is_resolved for loss in batch.losses):
-            raise Violation("I13", f"{batch} was lost otherwise before: {error}")
+        for known in batch.losses:
+            if not known.is_resolved and not self._may_be_forgotten(known):
+                raise Violation("I13", f"{batch} was lost otherwise before: {error}")
+            known.is_replayed, known.is_resolved = known.is_replayed or not known.is_resolved, True
         self._check_ended(lost, str(error))
         self.trace.count("all of a batch lost" if not committed else "part of a batch lost")
         is_replayed = key.is_named and self._operator.random() < REPLAY_SHARE
@@ -177,6 +179,11 @@ class Verdicts:
         # Nobody writes a write without a label again, so nobody has to choose.
         is_resolved = not key.is_named
         batch.losses.append(Loss(batch, lost, committed, is_replayed, self.loop.now_ms, is_resolved=is_resolved))
+
+    def _may_be_forgotten(self, loss: Loss) -> bool:
+        """Without the marker of its intent, a decision of which nothing was committed looks as if it had never been
+        made: then the batch is written again, and that may be lost, too."""
+        return bool(self.assumptions.lost_markers) and not loss.committed
 
     def _check_ended(self, lost: frozenset[str], text: str) -> None:
         surprising = sorted(name for name in lost if not self._was_aborted(self.books.attempts[name]))

@@ -1,0 +1,135 @@
+"""The topic of manifests: what planning wants of it, and reading what is in it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.commit.admin.client import Client, topic_query, topic_row
+from kafka_sink.commit.admin.topic_reader import PartitionReader
+from kafka_sink.commit.manifest import FORMAT_VERSION
+from kafka_sink.commit.receipt import BatchId, WrittenPartition
+from kafka_sink.errors import AuthorizationError, ConfigError
+from kafka_sink.kafka.wire.apis import METADATA
+from kafka_sink.options.parse_sink import parse_sink_options
+
+# The bit of Write among a topic's authorized operations, and the number that means that they were not told.
+_WRITE, _NOT_TOLD = 4, -(2**31)
+_LOOK_AGAIN_S = 0.2
+# Of Spark's own source.
+_EARLIEST, _LATEST = -2, -1
+
+
+def check_manifest_topic(client: Client, topic: str) -> None:
+    """A manifest that cannot be written is noticed when its batch is decided already: look before any task runs."""
+    client.describe_topic(topic)
+    body = {**topic_query(topic), "include_topic_authorized_operations": True}
+    allowed = topic_row(METADATA, client.ask_metadata(body), topic)["topic_authorized_operations"]
+    if allowed != _NOT_TOLD and not allowed >> _WRITE & 1:
+        raise AuthorizationError(
+            f"manifest.topic={topic}: the principal may not write there, and no batch could be closed. It needs Write "
+            "on this topic"
+        )
+
+
+@dataclass(frozen=True)
+class BatchManifest:
+    """One delivered batch. `batch_id`: the number of a micro-batch, or the batch.id of an export. Between the first and
+    the last offset of a partition there may be records of other writers, and there are markers of transactions."""
+
+    sink: str
+    query_id: str
+    batch_id: BatchId
+    row_count: int
+    digest: str
+    closed_ms: int
+    partitions: tuple[WrittenPartition, ...]
+    schemas: Mapping[str, int]
+    # An operator has accepted a batch of which rows were lost: these are the rows that it should have.
+    is_accepted: bool = False
+
+    def spark_options(self) -> dict[str, str]:
+        """Options for `spark.read.format("kafka")` that read exactly the offsets of this batch."""
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for topic, partition, _, first, last in self.partitions:
+            starts.setdefault(topic, {})[str(partition)] = first if first >= 0 else _EARLIEST
+            ends.setdefault(topic, {})[str(partition)] = last + 1 if last >= 0 else _LATEST
+        assigned = {topic: sorted(map(int, partitions)) for topic, partitions in starts.items()}
+        return {
+            "assign": json.dumps(assigned),
+            "startingOffsets": json.dumps(starts),
+            "endingOffsets": json.dumps(ends),
+            "kafka.isolation.level": "read_committed",
+        }
+
+
+def read_manifests(
+    options: Mapping[str, object], *, sink: str | None = None, batch: BatchId | None = None, timeout_s: float = 0.0
+) -> list[BatchManifest]:
+    """The manifests in `manifest.topic`, oldest first in each partition. `options`: those of the sink, or only the ones
+    that reach the brokers, and manifest.topic. `sink` (default: the option sink.id) and `batch` select. If there is
+    none, it is waited for until `timeout_s` has passed."""
+    settings = {str(name): str(value) for name, value in options.items()}
+    parsed = parse_sink_options(settings)
+    topic, wanted = parsed.manifest_topic, sink or parsed.sink_id
+    if topic is None:
+        raise ConfigError("read_manifests needs the option manifest.topic")
+    deadline_s = time.monotonic() + timeout_s
+    with Client(parsed.producer) as client:
+        patience_ms = parsed.producer.request_timeout_ms
+        readers = [PartitionReader(client, topic, each.partition, patience_ms) for each in client.describe_topic(topic)]
+        begins = [reader.extent()[0] for reader in readers]
+        while True:
+            found = []
+            for index, reader in enumerate(readers):
+                end = reader.extent()[1]
+                found += [each for each in _manifests(reader, begins[index], end) if _is_wanted(each, wanted, batch)]
+                begins[index] = max(begins[index], end)
+            if found or time.monotonic() >= deadline_s:
+                return found
+            time.sleep(_LOOK_AGAIN_S)
+
+
+def _is_wanted(manifest: BatchManifest, sink: str | None, batch: BatchId | None) -> bool:
+    return (sink is None or manifest.sink == sink) and (batch is None or manifest.batch_id == batch)
+
+
+def _manifests(reader: PartitionReader, begin: int, end: int) -> Iterator[BatchManifest]:
+    for records, _ in reader.read(begin, end):
+        for _, record in records:
+            content = _content(record.value)
+            if content is not None:
+                yield _manifest_of(content)
+
+
+def _content(value: bytes | None) -> Mapping[str, Any] | None:
+    """None: something else that somebody wrote to the topic."""
+    try:
+        content = json.loads(value or b"null")
+    except ValueError:
+        return None
+    is_manifest = isinstance(content, dict) and content.get("pykafka-sink-manifest") == FORMAT_VERSION
+    return content if is_manifest else None
+
+
+def _manifest_of(content: Mapping[str, Any]) -> BatchManifest:
+    written = [
+        WrittenPartition(topic, partition, rows, first, last)
+        for topic, found in content["topics"].items()
+        for partition, first, last, rows in found["partitions"]
+    ]
+    return BatchManifest(
+        sink=content["sink"],
+        query_id=content["query"],
+        batch_id=content["batch"],
+        row_count=content["rows"],
+        digest=content["digest"],
+        closed_ms=content["closed_ms"],
+        partitions=tuple(written),
+        schemas=content.get("schemas", {}),
+        is_accepted=content.get("accepted", False),
+    )

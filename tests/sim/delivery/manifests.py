@@ -1,0 +1,92 @@
+"""I16: each batch that a sink has reported as delivered has one manifest, and what that says is what readers find."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from kafka_sink.commit.ledger import Kind
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.formats.records.scalar import decode_batch
+from kafka_sink.testing import BrokerCluster
+from tests.sim.checkers import read_log
+from tests.sim.delivery.books import Books
+from tests.sim.delivery.ledger_log import LostMarkers, ledger_entries
+from tests.sim.delivery.plan import MANIFESTS
+from tests.sim.scenario import TOPICS
+from tests.sim.trace import Violation
+
+
+def check_manifests(core: BrokerCluster, books: Books, in_doubt: Collection[int], lost: LostMarkers) -> None:
+    found = list(visible_manifests(core))
+    _check_against_ledger(core, found, lost)
+    ranges = _visible_ranges(core, books)
+    of_key: dict[BatchKey, list[dict[str, Any]]] = defaultdict(list)
+    for one in found:
+        of_key[BatchKey(one["query"], one["batch"])].append(one)
+        _check_ranges(one, ranges, is_in_doubt=bool(in_doubt))
+    for batch in books.batches:
+        is_one_of_a_kind = batch.key.is_named and len(books.generations(batch.key)) == 1
+        if is_one_of_a_kind and batch.must_be_there and len(of_key[batch.key]) != 1:
+            raise Violation("I16", f"{batch} was delivered and has {len(of_key[batch.key])} manifests")
+
+
+def visible_manifests(core: BrokerCluster) -> Iterator[dict[str, Any]]:
+    waiting: dict[int, list[dict[str, Any]]] = {}
+    for batch in core.cluster.topics[MANIFESTS].partitions[0].log.batches:
+        decoded = decode_batch(batch.data)
+        if decoded.is_commit_marker or decoded.is_abort_marker:
+            ended = waiting.pop(decoded.producer_id, [])
+            yield from ended if decoded.is_commit_marker else []
+        else:
+            waiting.setdefault(decoded.producer_id, []).extend(json.loads(one.value or b"") for one in decoded.records)
+
+
+def _check_against_ledger(core: BrokerCluster, found: list[dict[str, Any]], lost: LostMarkers) -> None:
+    """A record that closes a decision has its manifest, and no decision has two. The log cleaner removes older records,
+    so that not each manifest has its record."""
+    closed = Counter(
+        (entry.record.key, entry.record.run)
+        for entry in ledger_entries(core, lost)
+        if entry.is_committed and entry.record.kind is Kind.DONE and entry.record.manifest is not None
+    )
+    told = Counter((BatchKey(one["query"], one["batch"]), one["run"]) for one in found if one["query"] or one["batch"])
+    if closed - told:
+        raise Violation("I16", f"closed without a manifest: {list(closed - told)}")
+    if twice := [named for named, count in told.items() if count > 1]:
+        raise Violation("I16", f"more than one manifest: {twice}")
+
+
+def _visible_ranges(core: BrokerCluster, books: Books) -> dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]]:
+    """Of each batch and run: the offsets of its visible rows in each partition."""
+    found: dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for name in TOPICS:
+        for partition in core.cluster.topics[name].partitions:
+            view = read_log((name, partition.index), partition.log, is_dead=False)
+            visible = set(view.visible)
+            for offset, number in view.offsets.items():
+                if number in visible:
+                    attempt, _ = books.records[number]
+                    found[attempt.key, attempt.run][name, partition.index].append(offset)
+    return found
+
+
+def _check_ranges(
+    manifest: dict[str, Any],
+    ranges: dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]],
+    *,
+    is_in_doubt: bool,
+) -> None:
+    key = BatchKey(manifest["query"], manifest["batch"])
+    seen = ranges[key, manifest["run"]]
+    told = {
+        (topic, partition): (first, last, rows)
+        for topic, content in manifest["topics"].items()
+        for partition, first, last, rows in content["partitions"]
+    }
+    if manifest.get("accepted") or is_in_doubt or any(-1 in (first, last) for first, last, _ in told.values()):
+        return  # rows are missing, or a broker did not say where they are
+    if told != {where: (min(offsets), max(offsets), len(offsets)) for where, offsets in seen.items()}:
+        raise Violation("I16", f"the manifest of {key} says {told}, and readers find {dict(seen)}")
