@@ -44,7 +44,11 @@ _GROUPS = (
         "How the functions are used: [guides/second-door.md](guides/second-door.md).",
         "register foreach_batch write write_batch WriteSummary",
     ),
-    ("Operations", "[check.md](check.md), [metrics.md](metrics.md).", "check CheckReport sink_metrics SinkMetrics"),
+    (
+        "Operations",
+        "[check.md](check.md), [metrics.md](metrics.md).",
+        "check CheckReport sink_metrics SinkMetrics read_manifests BatchManifest",
+    ),
     ("Producer", "How it is used: [producer.md](producer.md).", "Producer parse_producer_options ProducerOptions"),
     ("Results", "", "RecordFuture RecordMetadata ArrowFuture ArrowMetadata PartitionRange"),
     ("Transactions", "", "TransactionReceipt ConsumerGroup OffsetAndMetadata"),

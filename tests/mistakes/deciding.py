@@ -11,7 +11,7 @@ import pytest
 from kafka_sink.commit import committer, ledger_codec, ledger_read, next_step
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line
-from kafka_sink.commit.ledger import OTHER_COUNTS, LedgerRecord, TransactionOutcome
+from kafka_sink.commit.ledger import OTHER_COUNTS, Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.ledger_read import Found, LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.next_step import NextStep
@@ -319,3 +319,26 @@ def record_not_read_back(patch: pytest.MonkeyPatch) -> None:
         return ledger_codec._encode(ledger_codec._content(record))
 
     patch.setattr(ledger_codec, "encode_record", changed)
+
+
+def manifest_with_the_decision(patch: pytest.MonkeyPatch) -> None:
+    """the manifest is written with the decision, when nothing of the batch is visible yet"""
+    of_done = LedgerRecord.manifest_record.fget
+    assert of_done is not None
+
+    def changed(self: LedgerRecord) -> tuple[bytes, bytes] | None:
+        if self.kind is Kind.DONE:
+            return None
+        return of_done(replace(self, kind=Kind.DONE, entries=(), outcomes=()))
+
+    patch.setattr(LedgerRecord, "manifest_record", property(changed))
+
+
+def recovery_forgets_the_manifest(patch: pytest.MonkeyPatch) -> None:
+    """a driver that closes the decision of an earlier one writes no manifest"""
+    write = Committer._write
+
+    def changed(self: Committer, now_ms: int, phase: Phase, record: LedgerRecord) -> None:
+        write(self, now_ms, phase, replace(record, manifest=None) if phase is Phase.CLOSING else record)
+
+    patch.setattr(Committer, "_write", changed)

@@ -107,6 +107,8 @@ MISTAKES = (
     Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),
+    Mistake(deciding.manifest_with_the_decision, seeds(100)),
+    Mistake(deciding.recovery_forgets_the_manifest, seeds(200)),
     Mistake(ending.abort_after_intent, seeds(100), Search(Budget(deadlines=1, restarts=1))),
     Mistake(ending.wrong_version_on_repeat, seeds(100)),
     Mistake(ending.fenced_is_success, seeds(100), Search(Budget(time_outs=1), transaction_version=1)),

@@ -32,6 +32,10 @@ KINDS = (SinkOptions, TopicPlan, EnvelopeOptions, TelemetryOptions, FormatOption
 
 # By the file of the test: field, and the test that fails if the field has its default whatever was given.
 SHOWN_BY: Mapping[str, Mapping[str, str]] = {
+    "tests/chaos/test_manifests.py": {
+        "SinkOptions.manifest_topic":
+            "test_a_batch_that_is_found_delivered_has_no_second_manifest",
+    },
     "tests/integration/test_aws.py": {
         "SecurityOptions.sasl_aws_region":
             "test_the_region_is_that_of_the_option_the_host_or_the_environment",

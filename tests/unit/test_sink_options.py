@@ -117,6 +117,7 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     "sink.id": ({"sink.id": "orders.v2"}, "sink_id", None, "orders.v2"),
     "batch.id": ({"sink.id": "orders", "batch.id": "monday"}, "batch_id", None, "monday"),
     "query.id": ({"sink.id": "orders", "batch.id": "7", "query.id": "q-1"}, "query_id", None, "q-1"),
+    "manifest.topic": ({"manifest.topic": "told"}, "manifest_topic", None, "told"),
     "ledger.topic": ({"ledger.topic": "our.ledger"}, "ledger_topic", "__pykafka_sink_ledger", "our.ledger"),
     "ledger.replication.factor": ({"ledger.replication.factor": "3"}, "ledger_replication_factor", -1, 3),
     "ledger.accept.new.sink": ({"ledger.accept.new.sink": "true"}, "ledger_accept_new_sink", False, True),

@@ -1,0 +1,39 @@
+"""Manifests in the ledger, and their places, over random content."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_sink.commit.ledger import Kind
+from kafka_sink.commit.ledger_codec import INT64_MAX, decode_record, encode_record
+from kafka_sink.commit.manifest import Manifest, partition_of_key
+from kafka_sink.commit.receipt import WrittenPartition
+from tests.support.slow_murmur2 import murmur2
+from tests.unit.commit.test_ledger import record
+
+_PARTITIONS = st.builds(
+    WrittenPartition,
+    st.sampled_from(["a", "b", "c"]),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 10**12),
+    st.integers(-1, INT64_MAX - 1),
+    st.integers(-1, INT64_MAX - 1),
+)
+
+
+@given(
+    st.lists(_PARTITIONS, max_size=20),
+    st.integers(0, 2**31 - 1),
+    st.dictionaries(st.sampled_from(["key", "value"]), st.integers(0, 2**31)),
+)
+def test_any_manifest_is_read_as_it_was_written(
+    written: list[WrittenPartition], partition: int, schemas: dict[str, int]
+) -> None:
+    manifest = Manifest("m", partition, "s", tuple(written), schemas)
+    assert decode_record(encode_record(record(Kind.INTENT, manifest=manifest))).manifest == manifest
+
+
+@given(st.binary(max_size=40), st.integers(1, 10_000))
+def test_it_goes_to_the_partition_of_its_key_as_with_any_producer(key: bytes, count: int) -> None:
+    assert partition_of_key(key, count) == (murmur2(key) & 0x7FFFFFFF) % count

@@ -1,0 +1,94 @@
+"""Manifests of streams and batch writes, through both doors; the guide's readers find the rows that they name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import kafka_sink
+from tests.spark.parity import Folder, start, writable_topic
+from tests.spark.spark_session import run_to_end
+from tests.spark.test_second_door import options, run
+from tests.support.page_blocks import code_blocks
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+
+PAGE = "docs/guides/manifests.md"
+
+
+def recipe(word: str) -> str:
+    (code,) = [block.code for block in code_blocks(PAGE) if word in block.code]
+    return code
+
+
+@pytest.fixture
+def manifest_topic(kafka_4: KafkaCluster, topic_name: str) -> str:
+    return writable_topic(kafka_4, f"{topic_name}-manifests", partitions=3)
+
+
+def test_a_stream_has_one_for_each_batch_through_both_doors_also_for_one_without_rows(
+    spark: SparkSession,
+    kafka_4: KafkaCluster,
+    topic_name: str,
+    manifest_topic: str,
+    folder: Folder,
+    checkpoint: str,
+) -> None:
+    topic = writable_topic(kafka_4, topic_name)
+    sink = topic_name[-60:].lstrip("-")
+    named = options(kafka_4, topic, sink_id=sink, manifest_topic=manifest_topic)
+    folder.add("a", "b")
+    run_to_end(start(folder.read(), kafka_4, checkpoint, topic, sink_id=sink, manifest_topic=manifest_topic))
+    folder.add("c")
+    run(folder.read(), kafka_sink.foreach_batch(named), checkpoint)
+    folder.add("filtered")
+    rows = folder.read().where("value <> 'filtered'")
+    run_to_end(start(rows, kafka_4, checkpoint, topic, sink_id=sink, manifest_topic=manifest_topic))
+    found = kafka_sink.read_manifests(named)
+    assert [(one.batch_id, one.row_count) for one in found] == [(0, 2), (1, 1), (2, 0)]
+    assert len({one.query_id for one in found}) == 1 and found[0].query_id
+    assert kafka_sink.read_manifests(named, batch=1) == [found[1]]
+    assert kafka_sink.read_manifests(named, sink="another") == []
+
+
+def test_the_readers_of_the_guide_find_exactly_the_rows_of_a_batch(
+    jvm_spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, manifest_topic: str
+) -> None:
+    topics = [writable_topic(kafka_4, f"{topic_name}-{which}") for which in ("a", "b")]
+    rows = jvm_spark.range(0, 300, 1, 3).selectExpr(
+        "CAST(id AS STRING) AS key",
+        "CAST(id AS STRING) AS value",
+        f"IF(id % 3 = 0, '{topics[0]}', '{topics[1]}') AS topic",
+    )
+    sink = topic_name[-60:].lstrip("-")
+    given = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "sink.id": sink, "manifest.topic": manifest_topic}
+    for day in ("monday", "tuesday", "monday"):
+        rows.write.format("pykafka-sink").options(**given, **{"batch.id": day}).mode("append").save()
+    assert [one.batch_id for one in kafka_sink.read_manifests(given, batch="monday")] == ["monday"]
+    (manifest,) = kafka_sink.read_manifests(given, batch="tuesday")
+    assert (manifest.row_count, {written.topic for written in manifest.partitions}) == (300, set(topics))
+    expected = sorted(str(number) for number in range(300))
+
+    names: dict[str, Any] = {"spark": jvm_spark, "manifest": manifest}
+    exec(recipe("manifest.spark_options()").replace("broker:9092", kafka_4.bootstrap_servers), names)
+    assert sorted(row.value.decode() for row in names["rows"].collect()) == expected
+
+    exec(recipe("def rows_of"), names)
+    values = [
+        record.value
+        for record in read_topic(kafka_4.bootstrap_servers, manifest_topic)
+        if b"tuesday" in (record.key or b"")
+    ]
+    assert sorted(value.decode() for value in names["rows_of"](values[0], kafka_4.bootstrap_servers)) == expected
+
+
+def test_a_topic_that_is_not_there_is_found_before_any_task_runs(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    topic = writable_topic(kafka_4, topic_name)
+    given = options(kafka_4, topic, manifest_topic=f"{topic}-nowhere", kafka_max_block_ms="2000")
+    with pytest.raises(kafka_sink.KafkaSinkError, match=f"topic {topic}-nowhere"):
+        kafka_sink.write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), given)
+    assert read_topic(kafka_4.bootstrap_servers, topic, "read_uncommitted") == []

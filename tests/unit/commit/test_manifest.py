@@ -1,0 +1,112 @@
+"""What a manifest says, how the ledger keeps it until then, and where it goes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.ledger_codec import decode_record, encode_record
+from kafka_sink.commit.manifest import Manifest, manifest_key
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, WrittenPartition
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.options.parse_sink import parse_sink_options
+from tests.unit.commit.test_ledger import record
+
+WRITTEN = (WrittenPartition("a", 0, 3, 10, 14), WrittenPartition("a", 7, 1, -1, -1), WrittenPartition("b", 0, 2, 5, 6))
+MANIFEST = Manifest("orders.manifests", 2, "orders", WRITTEN, {"value": 17})
+
+
+def made(kind: Kind, **more: Any) -> LedgerRecord:
+    return record(kind, manifest=MANIFEST, digest=255, wall_ms=1_000, **more)
+
+
+def test_only_the_record_that_closes_a_decision_has_one() -> None:
+    intent = made(Kind.INTENT)
+    assert intent.manifest_record is None
+    assert made(Kind.STUCK).manifest_record is None
+    assert intent.as_closed(Kind.REPLAY, 5).manifest is None
+    assert record(Kind.DONE).manifest_record is None
+    done = intent.as_closed(Kind.DONE, 5)
+    assert done.manifest_record is not None
+    key, value = done.manifest_record
+    assert key == b"orders/q"
+    assert json.loads(value) == {
+        "pykafka-sink-manifest": 1,
+        "sink": "orders",
+        "query": "q",
+        "batch": 5,
+        "run": intent.run,
+        "rows": 10,
+        "digest": "00000000000000ff",
+        "closed_ms": 5,
+        "topics": {
+            "a": {"rows": 4, "partitions": [[0, 10, 14, 3], [7, -1, -1, 1]]},
+            "b": {"rows": 2, "partitions": [[0, 5, 6, 2]]},
+        },
+        "schemas": {"value": 17},
+    }
+
+
+def test_a_batch_that_an_operator_took_as_it_is_says_so() -> None:
+    accepted = made(Kind.STUCK).as_closed(Kind.DONE, 5, is_accepted=True).manifest_record
+    assert accepted is not None and json.loads(accepted[1])["accepted"] is True
+
+
+@pytest.mark.parametrize("kind", [Kind.INTENT, Kind.DONE, Kind.STUCK])
+def test_the_ledger_keeps_it(kind: Kind) -> None:
+    assert decode_record(encode_record(made(kind))) == made(kind)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("manifest", 5, "no object"),
+        ("to", "no topic/", "name of a topic"),
+        ("at", -1, "'at'"),
+        ("rows", [1], "different lengths"),
+        ("topic", [0, 0, 9], "'topic'"),
+        ("first_offset", [-1, 0, 0], "'first_offset'"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(field: str, value: object, text: str) -> None:
+    header, _, body = encode_record(made(Kind.INTENT)).partition(b"\n")
+    content = json.loads(body)
+    (content if field == "manifest" else content["manifest"])[field] = value
+    with pytest.raises(RemoteProtocolError, match=text):
+        decode_record(header + b"\n" + json.dumps(content).encode())
+
+
+def test_ten_thousand_partitions_fit_beside_their_transactions() -> None:
+    """Into the megabyte that a broker accepts by default, as tasks write them: other writers' rows lie between."""
+    written = tuple(
+        WrittenPartition("orders", each, 100 + each % 7, each * 911, each * 911 + 150) for each in range(10_000)
+    )
+    entries = tuple(replace(made(Kind.INTENT).entries[0], spark_partition=each) for each in range(1_000))
+    intent = replace(made(Kind.INTENT), manifest=Manifest("m", 0, "orders", written), entries=entries)
+    assert len(encode_record(intent)) < 200_000
+    found = intent.as_closed(Kind.DONE, 5).manifest_record
+    assert found is not None and len(found[1]) < 500_000
+
+
+def test_keys_are_those_of_a_stream_a_label_and_a_write_without_a_name() -> None:
+    assert manifest_key("orders", *BatchKey("query", 7)) == b"orders/query"
+    assert manifest_key("orders", *BatchKey("", "monday")) == b"orders/monday"
+    assert manifest_key("batch-1", *UNNAMED_BATCH) == b"batch-1"
+
+
+@pytest.mark.parametrize("name", ["topic", "dead.letter.topic", "ledger.topic"])
+def test_a_topic_with_another_use_is_refused(name: str) -> None:
+    more = {"record.errors": "dead-letter"} if name == "dead.letter.topic" else {}
+    with pytest.raises(Exception, match=f"manifest.topic and {name} are the same"):
+        parse_sink_options({"kafka.bootstrap.servers": "b:9092", "manifest.topic": "t", name: "t", **more})
+
+
+def test_at_least_once_has_none_and_says_so() -> None:
+    told = parse_sink_options(
+        {"kafka.bootstrap.servers": "b:9092", "manifest.topic": "t", "delivery.guarantee": "at-least-once"}
+    )
+    assert any("manifest.topic" in notice for notice in told.notices)
