@@ -263,7 +263,8 @@ class Task:
 
     def give_up(self) -> None:
         """Nothing more is sent. The transaction is aborted; without one, records that were sent remain."""
-        # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction.
+        # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction; not if the
+        # permission for its id was revoked: then only the time-out ends it.
         with suppress(KafkaSinkError, MemoryError):
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 

@@ -1,8 +1,10 @@
 """AWS credentials: the keys in options, or what botocore finds in the places where all of Amazon's libraries look.
 
 Keys in options or in sasl.jaas.config need no library. All other sources, and roles, need botocore, which is imported
-only then (`kafka/auth/aws_search.py`). Credentials without an expiry are read anew for each session, because the file
-or the environment that they come from may change; expiring credentials are renewed like tokens (`Renewed`).
+only then (`kafka/auth/aws_search.py`). Requests are signed for the broker's name as it is given; Java signs for the
+name that the address resolves to, which is the same where brokers advertise names, as Amazon's do. Credentials without
+an expiry are read anew for each session, because the file or the environment that they come from may change; expiring
+credentials are renewed like tokens (`Renewed`).
 """
 
 from __future__ import annotations

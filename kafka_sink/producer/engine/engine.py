@@ -148,6 +148,7 @@ class Engine:
             for answer in nodes.take_answers():
                 if isinstance(answer.request, ProduceRequest):
                     has_moved |= batches.on_answer(now_ms, answer)
+                    # Before batches are drained: a batch that need not wait any more would wake nobody later.
                     if isinstance(answer.body, dict) and answer.body.get("node_endpoints"):
                         self.metadata.on_leader_hints(answer.body, now_ms)
                 else:

@@ -4,6 +4,9 @@ It knows neither sockets nor queues. Its inputs: calls of the application (`star
 produce side (a batch was appended, sent, given up), and responses of coordinators. The state changes only through
 `_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
 
+A record that `send` refuses was never part of the transaction; one that fails later is, and prevents the commit. In
+Java both do.
+
 The next request is derived from the state each time (transaction_requests.py), not queued: first the coordinator, then
 the producer id, then partitions to register, then offsets, then EndTxn. One request is in flight at a time, so a
 response always belongs to the current state.

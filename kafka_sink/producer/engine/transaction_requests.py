@@ -164,7 +164,9 @@ class TransactionRequests:
         self._on_verdict(now_ms, asked, verdict, code, answer)
 
     def on_coordinator_gone(self, now_ms: int, node_id: int, failure: KafkaSinkError | None) -> None:
-        """The node cannot be reached. The new coordinator is known only after the cluster has noticed it, too."""
+        """The node cannot be reached. The new coordinator is known only after the cluster has noticed it, too: until
+        then FindCoordinator names the old one, which without a back-off would be asked for a thousand times a
+        second."""
         self._repeat_later(now_ms)
         if failure is not None:
             self.trouble = f"the broker to be asked cannot be used: {failure}"
