@@ -87,7 +87,7 @@ class Client(Host):
             self._call_count += 1
             self.open_call, self.open_call_since_ms = self._call_count, self.loop.now_ms
             call = wanted(self._call_count)
-            self.trace.note(self.loop.now_ms, f"{self.name} wishes {_title_of(call)}")
+            self.trace.note(self.loop.now_ms, f"{self.name} calls {_title_of(call)}")
             self.call(call)
 
     def call(self, call: c.Call) -> None:

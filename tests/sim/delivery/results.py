@@ -70,7 +70,7 @@ class Results:
         error, operation = result.error, asked.operation
         title = result.conclusion.value if error is None else type(error).__name__
         self.trace.count(f"{operation.value}: {title}")
-        self.trace.note(self.loop.now_ms, f"verdict {operation.value} {asked.batch}: {title} {error or ''}")
+        self.trace.note(self.loop.now_ms, f"ended {operation.value} {asked.batch}: {title} {error or ''}")
         self._count_details(result)
         if (error is None) != (result.conclusion is not Conclusion.FAILED):
             raise Violation("I13", f"{operation.value} ended with {result.conclusion.value} and the error {error}")
