@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import FrameType
@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from bench.report import publish
+from bench.report import code, conditions, publish
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer import core as core_module
@@ -339,15 +339,15 @@ def _detail(cost: StreamCost) -> str:
     )
 
 
-def markdown(rows: list[Row]) -> str:
+def markdown(rows: list[Row], about: Mapping[str, str]) -> str:
     lines = ["| calls per batch, or in a turn of the sender | before it was shortened | now | |", "|---|---:|---:|---|"]
     lines += [f"| {row.what} | {row.before} | {row.now:.0f} | {row.detail} |" for row in rows]
-    return INTRODUCTION + "\n".join(lines) + "\n"
+    return INTRODUCTION + "\n".join([*lines, "", conditions(about)]) + "\n"
 
 
 def main() -> None:
-    rows = measure()
-    publish("calls", markdown(rows), {"rows": [asdict(row) for row in rows]})
+    rows, about = measure(), code()
+    publish("calls", markdown(rows, about), {"about": about, "rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -94,7 +95,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def conditions(about: Mapping[str, str]) -> str:
-    """When and on which machine a page was measured."""
+    """When, with which code and on which machine a page was measured."""
     return ", ".join(f"{name} {text}" for name, text in about.items() if name not in NOT_ON_THE_PAGE) + "."
 
 
@@ -116,9 +117,24 @@ def publish(name: str, text: str, figures: Mapping[str, object], folder: Path = 
     (folder / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
+def code() -> dict[str, str]:
+    """When the figures were taken, and of which commit; with a star if the package had changed since."""
+    return {"measured": time.strftime("%Y-%m-%d"), "commit": _commit()}
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=8", "HEAD") + ("*" if git("status", "--porcelain", "kafka_sink") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def machine() -> dict[str, str]:
     return {
-        "measured": time.strftime("%Y-%m-%d"),
+        **code(),
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "system": platform.platform(),

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
 from bench.far_brokers import CONNECT, ROUND_TRIP_MS, SERVICE, FarCluster, Step
-from bench.report import publish
+from bench.report import code, conditions, publish
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
@@ -181,7 +181,7 @@ CLUSTERS = (
 )
 
 
-def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
+def markdown(found: Mapping[str, Mapping[str, Cost]], about: Mapping[str, str]) -> str:
     writes = (FIRST, SECOND, BATCH)
     lines = ["| cluster | process | " + " | ".join(writes) + " |", "| --- | --- |" + " --: |" * len(writes)]
     for cluster, costs in found.items():
@@ -193,7 +193,7 @@ def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
     lines += WHY.splitlines()
     first = next(iter(found))
     lines += ["", f"## {first}: {BATCH}", "", *_request_lines(found[first][BATCH])]
-    return INTRODUCTION + "\n".join(lines) + "\n"
+    return INTRODUCTION + "\n".join([*lines, "", conditions(about)]) + "\n"
 
 
 def _request_lines(cost: Cost) -> Iterator[str]:
@@ -221,7 +221,10 @@ def main() -> None:
         }
         for title, costs in found.items()
     }
-    publish("round-trips", markdown(found), {"round_trip_ms": ROUND_TRIP_MS, "clusters": figures})
+    about = code()
+    publish(
+        "round-trips", markdown(found, about), {"about": about, "round_trip_ms": ROUND_TRIP_MS, "clusters": figures}
+    )
 
 
 if __name__ == "__main__":

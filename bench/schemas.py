@@ -15,10 +15,9 @@ import argparse
 import decimal
 import io
 import json
-import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bench import schemas_spark
-from bench.report import with_conclusion
+from bench.report import conditions, machine, with_conclusion
 from kafka_sink.formats.schemas.derive import derive_avro_schema
 from kafka_sink.formats.schemas.match import plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
@@ -141,14 +140,15 @@ def descriptor_set() -> bytes:
     return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
 
 
-def report(results: list[Result], rows: int, repeat: int) -> str:
-    about = f"""\
+def report(results: list[Result], rows: int, about: Mapping[str, str]) -> str:
+    text = f"""\
 # Encoding of rows with a schema
 
 Written by `python -m bench.schemas`: {rows} rows in one Arrow batch, ten columns (bigint, three strings, timestamp,
 double, int, boolean, decimal(12,2), date; in two of them a tenth of the values is null), one core, processor time,
-median of {repeat} runs after a warm-up run. Python {platform.python_version()}, numpy {np.__version__}, pyarrow
-{pa.__version__}, measured {time.strftime("%Y-%m-%d")}.
+medians.
+
+{conditions(about)}
 
 Ours turns Arrow columns into the column of values that the producer takes, framed for a registry. The others turn
 dictionaries, which are created before, into the bytes of each row. In Protobuf, times, dates and decimals are whole
@@ -161,7 +161,7 @@ numbers for both.
         f"| {each.name} | {each.rows_per_second / 1e6:.2f} | {each.spread:.0%} | {each.bytes_per_row:.0f} |"
         for each in results
     ]
-    return about + "\n".join(lines) + "\n"
+    return text + "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -181,11 +181,13 @@ def main() -> None:
         ours("JSON, ours", rows, None, given.repeat),
         by_json(rows, given.repeat),
     ]
-    page = report(results, given.rows, given.repeat)
+    about = {"runs": f"{given.repeat} each, after one for warm-up", **machine()}
+    page = report(results, given.rows, about)
     if not given.encoders:
         json_rate = next(each.rows_per_second for each in results if each.name == "JSON, ours")
         page += schemas_spark.report(batch(schemas_spark.ROWS), json_rate)
     given.page.write_text(with_conclusion(page, PAGE), encoding="utf-8")
+    given.page.with_suffix(".json").write_text(json.dumps({"about": about}, indent=1) + "\n")
     print(given.page.read_text(encoding="utf-8"))
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafka_sink.producer.arrow_future import ArrowMetadata as ArrowMetadata
     from kafka_sink.producer.arrow_future import PartitionRange as PartitionRange
     from kafka_sink.producer.engine.commands import ConsumerGroup as ConsumerGroup
-    from kafka_sink.producer.engine.transaction import TransactionReceipt as TransactionReceipt
+    from kafka_sink.producer.engine.commands import TransactionReceipt as TransactionReceipt
     from kafka_sink.producer.future import RecordFuture as RecordFuture
     from kafka_sink.producer.future import RecordMetadata as RecordMetadata
     from kafka_sink.producer.interceptors import ProducerRecord as ProducerRecord
@@ -61,8 +61,7 @@ _HOMES = {
     "commit.admin.manifests": "BatchManifest read_manifests",
     "operate.checks.finding": "CheckReport",
     "operate.checks.run": "check",
-    "producer.engine.commands": "ConsumerGroup",
-    "producer.engine.transaction": "TransactionReceipt",
+    "producer.engine.commands": "ConsumerGroup TransactionReceipt",
     "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost "
     "CommitPending ConfigError DataError DeliveryError "
     "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout OutOfMemory ProducerFenced "

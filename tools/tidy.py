@@ -1,9 +1,10 @@
 """The project's style as a program: `python -m tools.tidy` prints what breaks it and fails if anything does.
 
 It checks rules that a formatter and a type checker cannot: which folder may import which, what a pure folder must not
-use, the length of files and functions, dead modules, modules without a docstring, comments that name files which do not
-exist, functions named by a participle and not by a verb, questions that change something, tests that check nothing or
-patch what every thread uses, unfinished work, and paths of a developer's machine.
+use, files that import each other, the length of files and functions, dead modules, modules without a docstring,
+comments that name files which do not exist, functions named by a participle and not by a verb, questions that change
+something, tests that check nothing or patch what every thread uses, unfinished work, and paths of a developer's
+machine.
 
 import-linter would need a contract for each of the 30 folders, 719 lines of folders that it must not import, where
 LAYERS has 30 of those that it may; it sees no import that is named in a string; the other rules read the same trees.
@@ -14,11 +15,12 @@ Every rule is a function from sources to complaints and is tested on small made-
 from __future__ import annotations
 
 import ast
+import graphlib
 import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -100,8 +102,7 @@ PARTICIPLES = frozenset(
     {"built", "chosen", "drawn", "found", "given", "gone", "held", "kept", "known", "left", "lost", "made", "meant"}
     | {"said", "seen", "sent", "shown", "taken", "told", "understood", "written"}
 )
-# Where a method that is named as a question, and a property, must not change its object.
-ANSWERING = frozenset({"kafka/client", "producer", "producer/engine"})
+# A method that is named as a question, and a property, must not change its object.
 QUESTION = re.compile(
     r"_?(is|are|was|were|has|have|can|may|might|must|should|needs?|uses|waits|wants|accepts|survives)_"
 )
@@ -258,7 +259,7 @@ def participles(source: Source) -> Iterator[str]:
 
 def questions(source: Source) -> Iterator[str]:
     """Methods named as a question, and properties, that change their object: directly, or by another of its methods."""
-    if not source.in_package or source.layer not in ANSWERING:
+    if not source.in_package:
         return
     for owner in source.nodes:
         if not isinstance(owner, ast.ClassDef):
@@ -388,6 +389,25 @@ def names_twice(sources: Iterable[Source]) -> Iterator[str]:
                     yield f"{source.path}:{node.lineno}: there is a class {node.name} in {first}, too"
 
 
+def circles(sources: Iterable[Source]) -> Iterator[str]:
+    """Files of the package that import each other, also only for types or inside a function."""
+    every = {source.module: source for source in sources if source.in_package}
+    imports = {
+        module: {found for _, name in source.imports if (found := _module_of(name, every)) not in (None, module)}
+        for module, source in every.items()
+    }
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        yield "a circle of files: " + " <- ".join(every[module].path for module in error.args[1])
+
+
+def _module_of(name: str, known: Container[str]) -> str | None:
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
 def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
     """Folders without __init__.py: they can be imported, but an installation leaves them out."""
     paths = {source.path for source in sources if source.in_package}
@@ -407,7 +427,8 @@ def complaints(sources: Iterable[Source]) -> list[str]:
     found = [
         text for source in every for rule in (PYTHON_RULES if source.is_python else TEXT_RULES) for text in rule(source)
     ]
-    return [*found, *lost_files(every), *dead_modules(every), *names_twice(every), *bare_folders(every)]
+    found += [*lost_files(every), *dead_modules(every), *names_twice(every), *circles(every), *bare_folders(every)]
+    return found
 
 
 def read_sources(root: Path = ROOT) -> list[Source]:

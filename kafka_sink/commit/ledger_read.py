@@ -167,6 +167,7 @@ class LedgerRead(CommitStep):
         if next_offset is None:
             self.asks.add(now_ms, offset_ask(LOG_START, ledger, EARLIEST))
         else:
+            # An empty ledger is fetched as well: ListOffsets needs Describe, only Fetch finds out that Read is missing.
             # Without a claim the ledger may be empty, and the broker would wait in vain for records.
             wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
             self.asks.add(now_ms, fetch_ask(READ, ledger, next_offset, wait_ms))

@@ -87,8 +87,9 @@ def _decode_listed(ledger_key: str, found: Found, cluster_id: str) -> Listed:
 
 
 class OpenTransactions(CommitStep):
-    """The ids of tasks under which a transaction is open, as far as the brokers report them. `name`: of a sink, or
-    of the sinks of queries under that name; None: of all."""
+    """The ids of tasks under which a transaction is open, as far as the brokers report them: without a word they leave
+    out ids on which the Describe permission is missing. `name`: of a sink, or of the sinks of queries under that name;
+    None: of all."""
 
     def __init__(self, settings: DeliverySettings, name: str | None, states: Sequence[str] = OPEN_STATES) -> None:
         super().__init__(settings)

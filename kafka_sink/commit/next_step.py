@@ -6,7 +6,8 @@ a write that is refused as fenced, the driver reads the ledger again, without fe
 other run has claimed the ledger since, it was fenced by another process of its own run: it fences, reads and continues.
 
 For the same reason abort() reads the ledger twice, without and then with fencing: the first time leaves a successor
-alone, the second makes sure that no decision of this run can still arrive.
+alone, the second makes sure that no decision of this run can still arrive. After a commit that raised, Spark calls
+abort() in another process, which does not know whether a decision was made.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def next_step(
 
 def _abort_decided(job: Job, ledger: LedgerState, *, is_fenced: bool) -> NextStep:
     """The next run of a stream finishes its decisions. Nobody needs to run a batch write again, so it is finished here:
-    all of it has been written, and its process died, or had no time left."""
+    all of it has been written, and its process died, or had no time left. Spark reports the failed commit all the
+    same, so the log says that the rows are visible."""
     assert job.key is not None
     newest = ledger.find(job.key)
     if job.key.is_label and newest is not None and newest.kind is Kind.INTENT:

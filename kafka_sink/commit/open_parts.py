@@ -4,7 +4,8 @@ The coordinator alone cannot tell. An abort by the rules of transaction version 
 writes afterwards begins another transaction under the same id and epoch, and may add a partition again. And Kafka's own
 tool writes the marker of an abort into one partition without a word to the coordinator, in both versions. A leader
 tells since which offset a producer id has a transaction open: a part that was aborted is closed, or open since a later
-offset than the task's first row.
+offset than the task's first row. There is no cheaper sign: the last stable offset is about the oldest open transaction
+of all, and what a marker has ended leaves no trace at the coordinator.
 
 The leaders are asked in parallel with the coordinators. Where they do not answer (Read on the topic is missing, brokers
 before Kafka 2.8, servers without DescribeProducers), or tell of too many producers to be asked each time, only the

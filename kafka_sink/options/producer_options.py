@@ -64,6 +64,8 @@ class ProducerOptions(SecurityOptions):
     socket_connection_setup_timeout_ms: int = 10_000
     socket_connection_setup_timeout_max_ms: int = 30_000
     connections_max_idle_ms: int = 540_000
+    # Java's is 131,072: a request of four batches is sent in as many parts. With the system's choice the producer alone
+    # sent rows of 1 kB 1.2 times as fast.
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = 32_768
 

@@ -131,12 +131,7 @@ class Appender:
         if lock._is_owned():  # type: ignore[attr-defined]  # asked here, as a call of ours would cost more
             refuse_reentry(lock)
         with lock:
-            if (
-                byte_count <= pool.free_bytes
-                and pool.free_records > 0
-                and mailbox.refusal is None
-                and not mailbox.waiters
-            ):
+            if byte_count <= pool.free_bytes and pool.free_records > 0 and mailbox.refusal is None and not pool.waiters:
                 future = self._take_row(collector, row, byte_count, on_delivery)
             else:
                 future = None
@@ -259,8 +254,8 @@ class Appender:
         finally:
             # Here, and without the lock: an interrupt at the beginning of a function, or while waiting, would leave
             # this thread in the queue, before all others.
-            if waiter in mailbox.waiters:
-                mailbox.waiters.remove(waiter)
+            if waiter in pool.waiters:
+                pool.waiters.remove(waiter)
             waiter.leave()
         self._wake()
         return taken

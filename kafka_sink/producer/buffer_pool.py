@@ -8,6 +8,7 @@ Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 from kafka_sink.errors import BufferExhausted
 from kafka_sink.options import ProducerOptions
@@ -24,6 +25,9 @@ class BufferPool:
         self.total_bytes = self.free_bytes = options.buffer_memory
         # 0 means unlimited.
         self.total_records = self.free_records = options.queue_buffering_max_messages or LONG_MAX
+        # Threads that wait for memory, in order of arrival. They come and go under the lock of the mailbox, whose
+        # changes wake them.
+        self.waiters: deque[BufferWaiter] = deque()
         self._credited_bytes = 0
         self._credited_records = 0
 
@@ -43,7 +47,7 @@ class BufferPool:
     def has_room(self, byte_count: int, record_count: int, waiter: BufferWaiter) -> bool:
         """First come, first served: a large request would starve if small ones could overtake it. But a signal handler
         that sends does not wait for the call that it has interrupted. `credit` first."""
-        waiters = self.mailbox.waiters
+        waiters = self.waiters
         if waiters and waiters[0].thread_ident != waiter.thread_ident:
             return False
         return byte_count <= self.free_bytes and record_count <= self.free_records
@@ -88,7 +92,7 @@ class BufferWaiter:
             self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms - self._waited_ms
             self._started_ns = clock.monotonic_ns()
             with mailbox.lock:
-                mailbox.waiters.append(self)
+                pool.waiters.append(self)
         if mailbox.is_sender_thread or pool.max_block_ms == 0:
             return False
         return mailbox.wait_for(

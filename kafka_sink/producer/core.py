@@ -74,7 +74,7 @@ class Core:
         self.metrics.gauges = {
             "buffer-total-bytes": lambda: pool.total_bytes,
             "buffer-available-bytes": lambda: pool.total_bytes - pool.used_bytes,
-            "waiting-threads": lambda: len(pool.mailbox.waiters),
+            "waiting-threads": lambda: len(pool.waiters),
             "requests-in-flight": lambda: sender.requests_in_flight,
             "connection-count": lambda: network.connection_count,
             "metadata-age": lambda: sender.metadata_age_s,  # in seconds, as in Java

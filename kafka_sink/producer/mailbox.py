@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.formats.records.batch import Share
@@ -34,9 +33,6 @@ from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.commands import Call, Failed, OperationCall, PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
-
-if TYPE_CHECKING:
-    from kafka_sink.producer.buffer_pool import BufferWaiter
 
 # Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
 # only at the end of the wait.
@@ -124,8 +120,6 @@ class Mailbox:
         # Callbacks to run by the sender.
         self.callbacks: Callbacks = []
 
-        # Threads that wait for buffer memory, in order of arrival.
-        self.waiters: deque[BufferWaiter] = deque()
         self.wanted_topics: dict[str, int] = {}
         self.pending_records: set[PendingRecords] = set()
         self._calls: list[Call] = []

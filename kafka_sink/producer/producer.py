@@ -29,8 +29,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine import failure
-from kafka_sink.producer.engine.commands import ConsumerGroup
-from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
+from kafka_sink.producer.engine.commands import ConsumerGroup, TransactionEvent, TransactionReceipt
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, COMMIT, deadline_of, refuse_reentry

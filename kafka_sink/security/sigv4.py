@@ -33,6 +33,16 @@ class AwsCredentials:
 
 
 @frozen
+class AwsRole:
+    """A role to assume. `region` is that of the STS endpoint; None: the region configured for this process."""
+
+    arn: str
+    session_name: str
+    external_id: str | None
+    region: str | None
+
+
+@frozen
 class CredentialScope:
     """The scope of a signature. `time` as in 20150830T123600Z."""
 

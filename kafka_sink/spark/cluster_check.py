@@ -84,7 +84,7 @@ def check_cluster(
         # Planning sweeps nothing.
         support = client.transaction_support(is_sweeping=False)
         options = _check_transactions(options, support)
-    missing = [topic for topic in topics if not client.is_topic_known(topic)]
+    missing = [topic for topic in topics if not client.look_for_topic(topic)]
     for topic in topics:
         count = len(client.describe_topic(topic))
         if topic in missing:

@@ -68,6 +68,7 @@ class KafkaSinkDataSource(DataSource, metaclass=SameVersionMeta):
             _load_planning()
             return plan_batch(self.options, schema, overwrite)
 
+    # Spark passes the arguments by their places when it plans, and by their names when it commits.
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         with explain_to_spark():
             _load_planning()
@@ -132,7 +133,8 @@ def _load_planning() -> None:
 
 
 def _check_dependencies() -> None:
-    """Planning imports none of them, but the tasks do."""
+    """Planning imports none of them, but the tasks do. Without PYSPARK_PYTHON Spark starts the system's python3, which
+    may have none."""
     for name in ("pyarrow", "numpy", "mmh3"):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}")

@@ -60,11 +60,16 @@ _LOGGER = logging.getLogger("kafka_sink")
 ABORT_TIMEOUT_S = 10.0
 # How many transactional ids an attempt tries.
 IDENTITIES_MAX = 8
-# Seconds since 1970 are below this until the year 5138, milliseconds were until March 1973.
-SECONDS_BELOW = 10**11
+# Seconds since 1970 are below the first until the year 5138, milliseconds were until March 1973. Milliseconds are below
+# the second until the year 5138, microseconds were until March 1973.
+SECONDS_BELOW, MICROSECONDS_FROM = 10**11, 10**14
 SECONDS = (
     "column timestamp begins with a time before March 1973: a bigint there is milliseconds since 1970. If it is "
     "seconds, write timestamp * 1000, or CAST(timestamp AS TIMESTAMP)"
+)
+MICROSECONDS = (
+    "column timestamp begins with a time after the year 5138: a bigint there is milliseconds since 1970. If it is "
+    "microseconds, write timestamp_micros(timestamp)"
 )
 
 
@@ -187,8 +192,8 @@ class Task:
 
     def append(self, rows: pa.RecordBatch) -> None:
         misfits: Mapping[int, DataError] = {}
-        if not self._row_count and looks_like_seconds(rows):
-            _LOGGER.warning(SECONDS)
+        if not self._row_count and (warning := unit_warning(rows)):
+            _LOGGER.warning(warning)
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
@@ -263,7 +268,8 @@ class Task:
 
     def give_up(self) -> None:
         """Nothing more is sent. The transaction is aborted; without one, records that were sent remain."""
-        # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction.
+        # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction; not if the
+        # permission for its id was revoked: then only the time-out ends it.
         with suppress(KafkaSinkError, MemoryError):
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
@@ -333,12 +339,15 @@ def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.R
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def looks_like_seconds(rows: pa.RecordBatch) -> bool:
-    """Seconds in place of milliseconds make records of January 1970, which retention deletes at once."""
+def unit_warning(rows: pa.RecordBatch) -> str:
+    """Seconds in place of milliseconds make records of January 1970, which retention deletes at once; microseconds make
+    records that brokers refuse, or which retention never deletes. Empty: neither."""
     if "timestamp" not in rows.schema.names or not pa.types.is_int64(rows.schema.field("timestamp").type):
-        return False
-    first = rows.column("timestamp")[0].as_py()
-    return first is not None and 0 < first < SECONDS_BELOW
+        return ""
+    first = rows.column("timestamp")[0].as_py() or 0
+    if first >= MICROSECONDS_FROM:
+        return MICROSECONDS
+    return SECONDS if 0 < first < SECONDS_BELOW else ""
 
 
 def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:

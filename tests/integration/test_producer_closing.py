@@ -352,7 +352,7 @@ try:
     print("blocked")
     eval(blocked)()
 except KeyboardInterrupt:
-    print("interrupted", len(producer._mailbox.waiters))
+    print("interrupted", len(producer._appender.buffer_pool.waiters))
 producer.close(0)
 """, kafka_4.bootstrap_servers, topic_name, blocked, interrupt_after="blocked")  # fmt: skip
         assert (code, "interrupted 0" in output) == (0, True), output

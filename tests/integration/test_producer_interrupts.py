@@ -76,7 +76,7 @@ def moments(make: Callable[[], Producer], call: Callable[[Producer], object]) ->
             assert is_finished(producer), interrupt.where
         assert not producer._mailbox.lock._is_owned(), interrupt.where  # type: ignore[attr-defined]
         assert not producer._appender.lock._is_owned(), interrupt.where  # type: ignore[attr-defined]
-        assert not producer._mailbox.waiters, interrupt.where
+        assert not producer._appender.buffer_pool.waiters, interrupt.where
         assert not producer._mailbox.bells, interrupt.where
         yield producer, interrupt.where
         try:

@@ -25,9 +25,9 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
 )
 from kafka_sink.kafka.wire.codes import CODES
-from kafka_sink.producer.engine.commands import Abandon
+from kafka_sink.producer.engine.commands import Abandon, TransactionReceipt
 from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
-from kafka_sink.producer.engine.transaction import TransactionReceipt, TransactionState
+from kafka_sink.producer.engine.transaction import TransactionState
 
 STARTING = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 OF_ONE_EPOCH = (*STARTING, END_TXN)

@@ -1,8 +1,8 @@
-"""One engine with its application: an inbox, a clock, and a script that makes wishes and waits for their results.
+"""One engine with its application: an inbox, a clock, and a script that makes calls and waits for their results.
 
-It replaces the runtime of a producer: it collects events and wishes, calls `engine.step` when there are any or when the
+It replaces the runtime of a producer: it collects events and calls, calls `engine.step` when there are any or when the
 engine asked for a call, and carries out the commands. The script is a generator. It yields a number of milliseconds to
-sleep, or a wish, and continues with the `Finished` of that wish.
+sleep, or a call, and continues with the `Finished` of that call.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tests.sim.scenario import TOPICS, ProducerPlan
 from tests.sim.trace import Trace, Violation
 from tests.sim.watch import Watch
 
-Wish = Callable[[int], c.Call]
-Script = Generator["int | Wish", "c.Finished | None", "KafkaSinkError | None"]
+MakeCall = Callable[[int], c.Call]
+Script = Generator["int | MakeCall", "c.Finished | None", "KafkaSinkError | None"]
 CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "none": (0, bytes),
     "gzip": (1, lambda data: gzip.compress(data, mtime=0)),
@@ -55,13 +55,13 @@ class Client(Host):
         self.transaction: Transaction | None = None
         self.refusal: KafkaSinkError | None = None
         self.is_script_over = False
-        # The number of unanswered appends, and the wish that the script waits for.
+        # The number of unanswered appends, and the call that the script waits for.
         self.unfinished: Counter[ProducerBatch] = Counter()
-        self.open_wish: int | None = None
-        self.open_wish_since_ms = 0
+        self.open_call: int | None = None
+        self.open_call_since_ms = 0
         self._calls: list[c.Call] = []
         self._script: Script | None = None
-        self._wishes = 0
+        self._call_count = 0
         self._whole: dict[ProducerBatch, int] = {}
 
     # ---- the script ----
@@ -84,11 +84,11 @@ class Client(Host):
         if isinstance(wanted, int):
             self.loop.after(wanted, lambda: self._resume(None))
         else:
-            self._wishes += 1
-            self.open_wish, self.open_wish_since_ms = self._wishes, self.loop.now_ms
-            wish = wanted(self._wishes)
-            self.trace.note(self.loop.now_ms, f"{self.name} wishes {_title_of(wish)}")
-            self.call(wish)
+            self._call_count += 1
+            self.open_call, self.open_call_since_ms = self._call_count, self.loop.now_ms
+            call = wanted(self._call_count)
+            self.trace.note(self.loop.now_ms, f"{self.name} calls {_title_of(call)}")
+            self.call(call)
 
     def call(self, call: c.Call) -> None:
         if self.is_alive:
@@ -171,9 +171,9 @@ class Client(Host):
     def _on_finished(self, result: c.Finished) -> None:
         error = "" if result.error is None else f" {type(result.error).__name__}: {result.error}"
         self.trace.note(self.loop.now_ms, f"{self.name} finished {result.operation}{error}")
-        if result.operation != self.open_wish:
-            raise Violation("I6", f"{self.name}: wish {result.operation} ended twice or was never made")
-        self.open_wish = None
+        if result.operation != self.open_call:
+            raise Violation("I6", f"{self.name}: call {result.operation} ended twice or was never made")
+        self.open_call = None
         self._resume(result)
 
     # ---- results ----
@@ -212,5 +212,5 @@ class Client(Host):
             self.trace.note(self.loop.now_ms, text)
 
 
-def _title_of(wish: c.Call) -> str:
-    return wish.event.value if isinstance(wish, c.TransactionStep) else type(wish).__name__
+def _title_of(call: c.Call) -> str:
+    return call.event.value if isinstance(call, c.TransactionStep) else type(call).__name__

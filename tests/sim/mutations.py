@@ -14,13 +14,14 @@ import pytest
 from kafka_sink.kafka.client import outcome
 from kafka_sink.kafka.client.connection import Connection
 from kafka_sink.kafka.client.node import Node
-from kafka_sink.kafka.client.outcome import CoordinatorVerdict
+from kafka_sink.kafka.client.outcome import CoordinatorOutcome
 from kafka_sink.producer.engine import accumulator, batch_sender
 from kafka_sink.producer.engine.accumulator import Accumulator
 from kafka_sink.producer.engine.batch_sender import BatchSender, Retry
+from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.producer_batch import NO_SEQUENCE, ProducerBatch
 from kafka_sink.producer.engine.sequences import Sequences, sequence_after
-from kafka_sink.producer.engine.transaction import Transaction, TransactionEvent, TransactionState
+from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 from kafka_sink.producer.engine.transaction_requests import TransactionRequests
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -180,7 +181,7 @@ def commit_with_an_expired_batch(patch: pytest.MonkeyPatch) -> None:
 
 def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
     for code in (47, 90):
-        patch.setitem(outcome._COORDINATOR, code, outcome.Row(CoordinatorVerdict.DONE))
+        patch.setitem(outcome._COORDINATOR, code, outcome.Row(CoordinatorOutcome.DONE))
 
 
 def end_with_batches_on_the_wire(patch: pytest.MonkeyPatch) -> None:
@@ -227,7 +228,7 @@ def commit_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
 
 def coordinator_is_never_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     for code in (15, 16):
-        patch.setitem(outcome._COORDINATOR, code, outcome.Row(CoordinatorVerdict.REPEAT))
+        patch.setitem(outcome._COORDINATOR, code, outcome.Row(CoordinatorOutcome.REPEAT))
 
 
 def throttling_is_ignored(patch: pytest.MonkeyPatch) -> None:

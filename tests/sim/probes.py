@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from kafka_sink.kafka.client.outcome import coordinator_verdict, produce_outcome
+from kafka_sink.kafka.client.outcome import coordinator_outcome, produce_outcome
 from kafka_sink.kafka.wire.apis import APIS
 from kafka_sink.producer.engine import batch_sender, transaction_requests
 from kafka_sink.producer.engine.batch_sender import BatchSender
@@ -40,7 +40,7 @@ REQUIRED = (
 @contextmanager
 def installed(trace: Trace) -> Iterator[None]:
     move, renumber, settle = Transaction._move, Sequences.renumber_when_quiet, Sequences.settle_unresolved
-    outcome, verdict = produce_outcome, coordinator_verdict
+    of_produce, of_coordinator = produce_outcome, coordinator_outcome
     on_acknowledgements = BatchSender._on_acknowledgements
 
     def counting_move(self: Transaction, event: Any) -> None:
@@ -61,8 +61,8 @@ def installed(trace: Trace) -> Iterator[None]:
         trace.count("unknown batch was in the log after all", before - after)
         return gaps
 
-    def counting_outcome(error_code: int) -> Any:
-        found = outcome(error_code)
+    def counting_produce(error_code: int) -> Any:
+        found = of_produce(error_code)
         trace.count(f"produce {found.name}")
         return found
 
@@ -70,8 +70,8 @@ def installed(trace: Trace) -> Iterator[None]:
         trace.count("produce ACKED", len(answer.partitions))
         on_acknowledgements(self, now_ms, request, answer)
 
-    def counting_verdict(api_key: int, error_code: int, **rest: Any) -> Any:
-        found = verdict(api_key, error_code, **rest)
+    def counting_coordinator(api_key: int, error_code: int, **rest: Any) -> Any:
+        found = of_coordinator(api_key, error_code, **rest)
         trace.count(f"{APIS[api_key].name} {found.name}")
         return found
 
@@ -79,8 +79,8 @@ def installed(trace: Trace) -> Iterator[None]:
         mock.patch.object(Transaction, "_move", counting_move),
         mock.patch.object(Sequences, "renumber_when_quiet", counting_renumber),
         mock.patch.object(Sequences, "settle_unresolved", counting_settle),
-        mock.patch.object(batch_sender, "produce_outcome", counting_outcome),
+        mock.patch.object(batch_sender, "produce_outcome", counting_produce),
         mock.patch.object(BatchSender, "_on_acknowledgements", counting_acknowledgements),
-        mock.patch.object(transaction_requests, "coordinator_verdict", counting_verdict),
+        mock.patch.object(transaction_requests, "coordinator_outcome", counting_coordinator),
     ):
         yield

@@ -122,8 +122,8 @@ class Simulation(Course[Scenario]):
     def _check_ended(self) -> None:
         for client in self.clients:
             if client.is_alive and not client.is_script_over:
-                since_ms = client.open_wish_since_ms
-                text = f"wish {client.open_wish} of {client.name} has not ended since {since_ms}"
+                since_ms = client.open_call_since_ms
+                text = f"call {client.open_call} of {client.name} has not ended since {since_ms}"
                 raise Violation("I12", text)
 
     # ---- clients ----

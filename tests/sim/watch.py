@@ -201,13 +201,13 @@ class Watch:
         if transaction is None:
             raise Violation("I10", f"{self._name}: EndTxn without a transaction")
         if transaction.is_prepared:
-            raise Violation("I10", f"{self._name}: EndTxn of a prepared transaction that nobody wished to end")
+            raise Violation("I10", f"{self._name}: EndTxn of a prepared transaction that nobody asked for")
         if transaction.has_decision not in (None, body["committed"]):
             # The decision may change from commit to abort only if the coordinator has refused the commit for good.
             self._trace.count("decision changed")
         transaction.has_decision = body["committed"]
         if body["committed"] and not transaction.wanted_commit:
-            raise Violation("I10", f"{self._name}: EndTxn(commit) that nobody wished")
+            raise Violation("I10", f"{self._name}: EndTxn(commit) that nobody asked for")
 
 
 def _keyed(topic: str, counts: Mapping[int, int]) -> Iterator[tuple[TopicPartition, int]]:

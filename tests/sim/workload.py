@@ -1,4 +1,4 @@
-"""What applications do with a producer, as scripts: generators that yield how long to sleep, or a wish."""
+"""What applications do with a producer, as scripts: generators that yield how long to sleep, or a call."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 
 from kafka_sink.errors import TransactionAborted
 from kafka_sink.producer.engine import commands as c
-from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
-from tests.sim.client import Client, Script, Wish
+from kafka_sink.producer.engine.commands import TransactionEvent, TransactionReceipt
+from tests.sim.client import Client, MakeCall, Script
 from tests.sim.history import End, Fate, Transaction
 from tests.sim.scenario import TOPICS, TRANSACTIONAL
 from tests.sim.trace import Violation
@@ -98,7 +98,7 @@ def _transactional(client: Client, stage: Stage) -> Script:
     if waiting is not None:
         error = yield from _resume(client, *waiting)
     else:
-        error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.INIT))
+        error = yield from _ask(partial(c.TransactionStep, event=TransactionEvent.INIT))
     while error is None and not stage.is_over:
         error = yield from _one_transaction(client, stage)
         if client.transaction is not None and client.transaction.is_prepared:
@@ -106,7 +106,7 @@ def _transactional(client: Client, stage: Stage) -> Script:
         yield _pause_ms(client)
     if error is None and (client.transaction is None or not client.transaction.is_prepared):
         yield from _prove_commit(client, stage)
-    yield from _wish(c.Close)
+    yield from _ask(c.Close)
     yield 1
     client.watch.check_empty()
     return error
@@ -121,7 +121,7 @@ def _prove_commit(client: Client, stage: Stage) -> Script:
     """After all faults a producer that was not fenced must be able to commit."""
     _leave_nothing_to_luck(client, stage)
     for _ in range(_recovery_tries(client)):
-        error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.BEGIN))
+        error = yield from _ask(partial(c.TransactionStep, event=TransactionEvent.BEGIN))
         if error is None:
             client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
             has_records = bool(client.send_to_all())
@@ -135,8 +135,8 @@ def _prove_commit(client: Client, stage: Stage) -> Script:
     raise Violation("I12", f"{client.name} works again and still commits nothing")
 
 
-def _wish(wish: Wish) -> Script:
-    result = yield wish
+def _ask(call: MakeCall) -> Script:
+    result = yield call
     assert result is not None
     return result.error
 
@@ -144,7 +144,7 @@ def _wish(wish: Wish) -> Script:
 def _resume(client: Client, receipt: TransactionReceipt, transaction: Transaction) -> Script:
     """Another producer takes over the prepared transaction and ends it."""
     client.trace.count("transaction resumed from its receipt")
-    error = yield from _wish(lambda number: c.ResumeTransaction(number, receipt))
+    error = yield from _ask(lambda number: c.ResumeTransaction(number, receipt))
     client.transaction = transaction
     transaction.is_prepared = False
     if error is None:
@@ -154,7 +154,7 @@ def _resume(client: Client, receipt: TransactionReceipt, transaction: Transactio
 
 def _one_transaction(client: Client, stage: Stage) -> Script:
     pick = client.pick
-    error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.BEGIN))
+    error = yield from _ask(partial(c.TransactionStep, event=TransactionEvent.BEGIN))
     if error is not None:
         return error
     client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
@@ -176,7 +176,7 @@ def _send_offsets(client: Client, transaction: Transaction) -> Script:
     client.trace.count("offsets sent in a transaction")
     transaction.offsets = {("source", 0): offset}
     group = c.ConsumerGroup(group_of(transaction.transactional_id))
-    return (yield from _wish(lambda number: c.SendOffsets(number, group, {("source", 0): (offset, -1, "")})))
+    return (yield from _ask(lambda number: c.SendOffsets(number, group, {("source", 0): (offset, -1, "")})))
 
 
 def _prepare(client: Client, stage: Stage, transaction: Transaction) -> Script:
@@ -201,7 +201,7 @@ def _end(client: Client, transaction: Transaction, *, commit: bool) -> Script:
     """Ends it as the Java client recommends: what cannot be committed is aborted; a fatal error is final."""
     if commit:
         transaction.wanted_commit = True
-        error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.COMMIT))
+        error = yield from _ask(partial(c.TransactionStep, event=TransactionEvent.COMMIT))
         if error is None:
             transaction.end = End.COMMITTED
             client.trace.count("transaction committed")
@@ -209,7 +209,7 @@ def _end(client: Client, transaction: Transaction, *, commit: bool) -> Script:
         if not isinstance(error, TransactionAborted):
             transaction.end = End.UNKNOWN
             return error
-    error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.ABORT))
+    error = yield from _ask(partial(c.TransactionStep, event=TransactionEvent.ABORT))
     transaction.end = End.ABORTED if error is None else End.UNKNOWN
     client.trace.count("transaction aborted" if error is None else "transaction ended in a fatal error")
     return error

@@ -132,8 +132,21 @@ def test_a_function_is_named_by_a_verb(text: str, is_allowed: bool) -> None:
 )
 def test_a_question_changes_nothing(text: str, is_allowed: bool) -> None:
     module = f"class A:\n    {text}\n"
-    assert (found(tidy.questions, "kafka_sink/kafka/client/a.py", module) == []) is is_allowed
-    assert found(tidy.questions, "kafka_sink/spark/a.py", module) == []
+    assert (found(tidy.questions, "kafka_sink/spark/a.py", module) == []) is is_allowed
+    assert found(tidy.questions, "tools/a.py", module) == []
+
+
+def test_files_that_import_each_other_are_found_also_if_only_for_types() -> None:
+    sources = [
+        Source("kafka_sink/kafka/__init__.py", ""),
+        Source("kafka_sink/kafka/a.py", "from kafka_sink.kafka import b\nfrom kafka_sink.kafka.d import D"),
+        Source("kafka_sink/kafka/b.py", "def f():\n    import kafka_sink.kafka.c"),
+        Source("kafka_sink/kafka/c.py", "if TYPE_CHECKING:\n    from kafka_sink.kafka.a import A"),
+        Source("kafka_sink/kafka/d.py", "from kafka_sink.kafka import __name__"),
+    ]
+    (told,) = tidy.circles(sources)
+    assert {told.count(f"kafka/{name}.py") for name in "abc"} <= {1, 2} and "d.py" not in told
+    assert list(tidy.circles([*sources[:3], *sources[4:]])) == []
 
 
 def test_a_sentence_that_names_a_file_which_is_gone_is_found() -> None:

@@ -280,8 +280,7 @@ class Client:
 
     # ---- the cluster -----------------------------------------------------------------------------------------------
 
-    @property
-    def cluster(self) -> ClusterView:
+    def look_at_cluster(self) -> ClusterView:
         """The cluster according to the latest metadata."""
         return self._ensure_open()[1].cluster
 
@@ -296,13 +295,13 @@ class Client:
         for topic in topics:
             metadata.want_topic(topic, self.now_ms())
         refresh = metadata.request_news()
-        if self._wait_until(lambda: self._has_news(refresh), self.now_ms() + limit_ms):
+        if self._wait_until(lambda: self._look_for_news(refresh), self.now_ms() + limit_ms):
             return
         raise OperationTimeout(
             f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
         )
 
-    def is_topic_known(self, topic: str) -> bool:
+    def look_for_topic(self, topic: str) -> bool:
         """By the metadata that is there, as after `reach`."""
         return self._begin().metadata.view.partition_count(topic) is not None
 
@@ -319,7 +318,7 @@ class Client:
     def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
         """For every broker of the cluster its response, or why there is none."""
         self.reach()
-        nodes = tuple(self.cluster.brokers)
+        nodes = tuple(self.look_at_cluster().brokers)
         asked = self._ask_each([Ask(OneBroker(node), api, body, repeat=Repeat.NEVER) for node in nodes])
         return {node: trouble or reply.bodies[0] for node, (reply, trouble) in zip(nodes, asked, strict=True)}
 
@@ -339,9 +338,9 @@ class Client:
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not return one."""
-        if not self.cluster.brokers:
+        if not self.look_at_cluster().brokers:
             self.reach()
-        return self.cluster.cluster_id or ""
+        return self.look_at_cluster().cluster_id or ""
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """The values of one broker; unknown names are left out. None: it does not return them."""
@@ -353,8 +352,8 @@ class Client:
     ) -> tuple[dict[str, str | None] | None, ConfigAnswer]:
         """The values of one broker and of a topic, in one request. It goes to the topic's leader, whose connection is
         used next to read the topic, or else to any broker. Call `reach` first."""
-        leader = None if topic is None else self.cluster.leader(topic, 0)
-        node_ids = sorted(self.cluster.brokers, key=lambda node_id: (node_id != leader, node_id))
+        leader = None if topic is None else self.look_at_cluster().leader(topic, 0)
+        node_ids = sorted(self.look_at_cluster().brokers, key=lambda node_id: (node_id != leader, node_id))
         asked = [] if topic is None else [ConfigResource(RESOURCE_TOPIC, topic, topic_keys)]
         while True:
             node_id = node_ids.pop(0)
@@ -383,7 +382,7 @@ class Client:
             if self._creates_topics:
                 self._ask_to_create(topic, max(0, deadline_ms - self.now_ms()))
             patience_ms = min(deadline_ms, self.now_ms() + CREATION_REPEATED_MS)
-            if self._wait_until(lambda: self._is_topic_settled(topic, refresh), patience_ms):
+            if self._wait_until(lambda: self._look_for_topic_anew(topic, refresh), patience_ms):
                 break
             if self.now_ms() >= deadline_ms:
                 trouble = metadata.topic_trouble(topic) or self._describe_failures()
@@ -440,13 +439,13 @@ class Client:
             return False
         return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 
-    def _has_news(self, refresh: int) -> bool:
-        return self._ensure_open()[1].metadata.has_answered(refresh) and bool(self.cluster.brokers)
+    def _look_for_news(self, refresh: int) -> bool:
+        return self._ensure_open()[1].metadata.has_answered(refresh) and bool(self.look_at_cluster().brokers)
 
-    def _is_topic_settled(self, topic: str, refresh: int) -> bool:
+    def _look_for_topic_anew(self, topic: str, refresh: int) -> bool:
         """Known, or known to be unavailable. Metadata from before the request does not count."""
         metadata = self._ensure_open()[1].metadata
-        if not self._has_news(refresh):
+        if not self._look_for_news(refresh):
             return False
         return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
 

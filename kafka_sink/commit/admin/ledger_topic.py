@@ -110,9 +110,9 @@ def new_ledger_plan(client: Client, wanted: LedgerOptions) -> TopicPlan:
 
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
     """Number of brokers, and replicas of the ledger; None: unknown at the moment."""
-    if topic not in client.cluster.topics:
+    if topic not in client.look_at_cluster().topics:
         client.reach(topics=[topic])
-    cluster = client.cluster
+    cluster = client.look_at_cluster()
     found = cluster.topics.get(topic)
     return len(cluster.brokers), None if found is None else found.replica_count or None
 

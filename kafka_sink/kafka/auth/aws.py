@@ -1,8 +1,10 @@
 """AWS credentials: the keys in options, or what botocore finds in the places where all of Amazon's libraries look.
 
 Keys in options or in sasl.jaas.config need no library. All other sources, and roles, need botocore, which is imported
-only then (`kafka/auth/aws_search.py`). Credentials without an expiry are read anew for each session, because the file
-or the environment that they come from may change; expiring credentials are renewed like tokens (`Renewed`).
+only then (`kafka/auth/aws_search.py`). Requests are signed for the broker's name as it is given; Java signs for the
+name that the address resolves to, which is the same where brokers advertise names, as Amazon's do. Credentials without
+an expiry are read anew for each session, because the file or the environment that they come from may change; expiring
+credentials are renewed like tokens (`Renewed`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from collections.abc import Mapping
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.brokers import AWS_LOGIN
-from kafka_sink.frozen import frozen
 from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.auth.renewal import Renewed
 from kafka_sink.kafka.client.authentication import Authenticator
@@ -23,22 +24,12 @@ from kafka_sink.options.host.files import resolve_references
 from kafka_sink.options.values import AWS_REGION
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.mechanisms import AWS_MSK_IAM
-from kafka_sink.security.sigv4 import AwsCredentials
+from kafka_sink.security.sigv4 import AwsCredentials, AwsRole
 
 ROLE_SESSION_NAME = "pykafka-sink"
 INSTALL = "pip install 'pykafka-sink[aws]'"
 # Without this check, a line break at the end of a secret would only show as a wrong signature, at the broker.
 _WORD = re.compile(r"[\x21-\x7E]+")
-
-
-@frozen
-class AwsRole:
-    """A role to assume. `region` is that of the STS endpoint; None: the region configured for this process."""
-
-    arn: str
-    session_name: str
-    external_id: str | None
-    region: str | None
 
 
 def aws_authenticator(options: SecurityOptions) -> Authenticator:

@@ -18,11 +18,10 @@ from botocore.config import Config
 
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
 from kafka_sink.errors.table.brokers import AWS_LOGIN
-from kafka_sink.kafka.auth.aws import AwsRole
 from kafka_sink.kafka.auth.aws_failures import explain_failure
 from kafka_sink.kafka.io.web import login_timeouts_ms
 from kafka_sink.options import SecurityOptions
-from kafka_sink.security.sigv4 import AwsCredentials
+from kafka_sink.security.sigv4 import AwsCredentials, AwsRole
 
 TIMEOUT_MS = 10_000
 # Botocore's name for the global endpoint of STS, which is also the default of Amazon's library for Java.

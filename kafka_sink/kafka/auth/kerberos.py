@@ -1,7 +1,8 @@
 """Kerberos by the package `gssapi`: credentials from a keytab or a ticket cache, and one security context per session.
 
 The package wraps the host's Kerberos library, which finds realms and their servers (krb5.conf, KRB5_CONFIG). It is
-imported only for GSSAPI. A keytab's tickets are in an in-memory cache, shared by all connections of the process with
+imported only for GSSAPI. It asks the KDC on the thread that makes the token: a slow KDC delays the connections of that
+producer, and nothing else. A keytab's tickets are in an in-memory cache, shared by all connections of the process with
 that principal and keytab; when a session begins, the library gets new ones if they have expired or are past half of
 their life.
 """

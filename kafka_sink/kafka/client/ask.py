@@ -1,4 +1,4 @@
-"""Something that a commit, planning or a command wants to know or done: one object from the wish to the answer.
+"""Something that a commit, planning or a command wants to know or done: one object from the question to the answer.
 
 Its owner makes an `Ask` and keeps it while it is repeated. The engine divides it into one `AskPart` per broker, and
 ends each try with one `Reply`. The owner decides if there is another try: the same object, with one more failure.

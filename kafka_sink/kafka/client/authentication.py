@@ -19,7 +19,9 @@ from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exc
 Authenticator = Callable[[str], Exchange]
 
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
-# Java's values: a session is renewed at a random point between these shares of its lifetime, to spread the load.
+# Java's values: a session is renewed at a random point between these shares of its lifetime, to spread the load. By
+# then the next token must be there (kafka/auth/renewal.py): with the old one the renewed session is short, and its own
+# renewal comes within the second that Kafka refuses.
 RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
 WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
 _WHERE_OF = {

@@ -41,7 +41,7 @@ from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 
 # Before the versions are known only an ApiVersions response can arrive: 512 KiB hold 40,000 rows. A TLS alert or an
-# HTTP response read as a length is far above.
+# HTTP response read as a length is far above. A hostile frame makes up to 96 bytes of Python objects of each byte.
 NEGOTIATION_FRAME_BYTES_MAX = 512 * 1024
 # The Java broker's own limit for a frame (socket.request.max.bytes) is 100 MiB, and librdkafka's for a response is 100
 # MB. The largest response a producer sees is Metadata: 100 MiB hold about two million partitions.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
-from kafka_sink.kafka.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
+from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 
@@ -110,10 +110,10 @@ class CoordinatorLookup:
 
 
 def _refusal_error(transactional_id: str, error_code: int) -> KafkaSinkError | None:
-    verdict = coordinator_verdict(FIND_COORDINATOR.key, error_code)
-    if verdict is CoordinatorVerdict.DONE:
+    outcome = coordinator_outcome(FIND_COORDINATOR.key, error_code)
+    if outcome is CoordinatorOutcome.DONE:
         return None
-    if verdict is CoordinatorVerdict.UNAUTHORIZED:
+    if outcome is CoordinatorOutcome.UNAUTHORIZED:
         return AuthorizationError(
             f"{describe(error_code)}. The principal needs Describe or Write on transactional id {transactional_id!r}"
         )

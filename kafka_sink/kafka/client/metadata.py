@@ -5,7 +5,8 @@ first record does not wait for a thousand known topics. One request is in flight
 
 Full refreshes are numbered, since a response says how things were when it was requested. Whoever doubts the view gets
 the number of the first refresh that counts (`request_news`): a response to an earlier one may be from before the doubt,
-even if it comes later. It may have waited in a socket since the caller's last operation.
+even if it comes later. It may have waited in a socket since the caller's last operation. And a response about other
+topics makes the view newer, but says nothing about the leaders of those that it does not name.
 
 There is always a wait between two requests; it grows after a failure, and after a response with nothing new (a topic
 that does not exist yet is requested repeatedly). A new topic does not wait.

@@ -50,7 +50,7 @@ class ProduceOutcome(Enum):
     FATAL = auto()  # this producer is unusable
 
 
-class CoordinatorVerdict(Enum):
+class CoordinatorOutcome(Enum):
     """What a response to a transactional request requires."""
 
     DONE = auto()
@@ -88,18 +88,18 @@ class Meaning(Enum):
         return self in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
 
 
-_Verdict = TypeVar("_Verdict", ProduceOutcome, CoordinatorVerdict)
+_Outcome = TypeVar("_Outcome", ProduceOutcome, CoordinatorOutcome)
 
 
 @frozen
-class Row(Generic[_Verdict]):
+class Row(Generic[_Outcome]):
     """What to do: the producer, the driver of a commit. None: by the facts of the code."""
 
-    producer: _Verdict | None = None
+    producer: _Outcome | None = None
     driver: Meaning | None = None
 
 
-_P, _C, _D = ProduceOutcome, CoordinatorVerdict, Meaning
+_P, _C, _D = ProduceOutcome, CoordinatorOutcome, Meaning
 
 # Leaders that are asked to append.
 _PRODUCE: Mapping[int, Row[ProduceOutcome]] = {
@@ -127,7 +127,7 @@ _PRODUCE: Mapping[int, Row[ProduceOutcome]] = {
 }
 
 # Coordinators, whatever they are asked.
-_COORDINATOR: Mapping[int, Row[CoordinatorVerdict]] = {
+_COORDINATOR: Mapping[int, Row[CoordinatorOutcome]] = {
     0: Row(_C.DONE, _D.DONE),
     # A driver repeats with a fresh look for the coordinator: an answer is believed only if it is clear.
     7: Row(None, _D.FIND_AGAIN),
@@ -150,7 +150,7 @@ _COORDINATOR: Mapping[int, Row[CoordinatorVerdict]] = {
 }
 
 # Rows for requests that differ from the rest; an empty cell is as above.
-_PER_API: Mapping[tuple[int, int], Row[CoordinatorVerdict]] = {
+_PER_API: Mapping[tuple[int, int], Row[CoordinatorOutcome]] = {
     (FIND_COORDINATOR.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
     (INIT_PRODUCER_ID.key, 47): Row(None, _D.FENCED),
     (INIT_PRODUCER_ID.key, 90): Row(None, _D.FENCED),
@@ -208,23 +208,23 @@ def is_definite(error_code: int) -> bool:
     return error_code not in _INDEFINITE
 
 
-def coordinator_verdict(
+def coordinator_outcome(
     api_key: int, error_code: int, *, committing: bool = True, may_not_have_begun: bool = False
-) -> CoordinatorVerdict:
+) -> CoordinatorOutcome:
     if api_key == END_TXN.key and error_code == 120 and not committing:
         # An abort cannot require an abort; nothing is left to try.
-        return CoordinatorVerdict.FATAL
+        return CoordinatorOutcome.FATAL
     if api_key == END_TXN.key and error_code == 48 and may_not_have_begun and not committing:
         # INVALID_TXN_STATE: the registration with an unknown outcome has not arrived, so there is nothing to abort.
-        return CoordinatorVerdict.DONE
+        return CoordinatorOutcome.DONE
     for row in (_PER_API.get((api_key, error_code)), _COORDINATOR.get(error_code)):
         if row is not None and row.producer is not None:
             return row.producer
     if code(error_code).retriable:
-        return CoordinatorVerdict.REPEAT
+        return CoordinatorOutcome.REPEAT
     if api_key == ADD_PARTITIONS_TO_TXN.key:
-        return CoordinatorVerdict.ABORT
-    return CoordinatorVerdict.FATAL
+        return CoordinatorOutcome.ABORT
+    return CoordinatorOutcome.FATAL
 
 
 def meaning(api: Api, error_code: int) -> Meaning:

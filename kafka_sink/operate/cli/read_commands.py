@@ -151,7 +151,7 @@ def next_step(record: LedgerRecord, settings: DeliverySettings, found: OpenDecis
 
 
 def transactions(sink: SinkClient, _given: object) -> Report:
-    decisions = sink.list_decisions() if sink.has_ledger() else []
+    decisions = sink.list_decisions() if sink.look_for_ledger() else []
     decided = list_decided_ids(decisions)
     listing = sink.list_open_transactions()
     sinks = {one.transactional_id: _sink_id_of(one) for one in listing.found}

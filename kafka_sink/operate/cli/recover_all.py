@@ -45,7 +45,7 @@ def _open_decisions(sink: SinkClient, topic: str, notes: list[str]) -> Iterator[
     for each in listed:
         if each.record is None or each.record.kind is not Kind.INTENT:
             continue
-        if sink.is_elsewhere(each.record):
+        if sink.ask_if_elsewhere(each.record):
             notes.append(next_step(each.record, sink.settings()))
         else:
             yield each.record

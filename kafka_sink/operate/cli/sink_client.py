@@ -105,12 +105,12 @@ class SinkClient(ClusterSession):
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
-    def has_ledger(self) -> bool:
+    def look_for_ledger(self) -> bool:
         self.client.reach(self._patience_ms)
         return topic_state(self.client, self.ledger_topic) is not None
 
     def check_ledger(self) -> None:
-        if not self.has_ledger():
+        if not self.look_for_ledger():
             raise ConfigError(
                 f"there is no ledger topic {self.ledger_topic} in this cluster: no sink has kept decisions under that "
                 "name. Compare --bootstrap-server and --ledger-topic with the options of the query",
@@ -131,7 +131,7 @@ class SinkClient(ClusterSession):
         `needs_decision` a sink is known that has not decided anything, because its first commit failed."""
         self.check_ledger()
         found = self.list_decisions()
-        if found or self.sink_id is None or (not needs_decision and self._has_driver(self.sink_id)):
+        if found or self.sink_id is None or (not needs_decision and self._look_for_driver(self.sink_id)):
             return found
         known = sorted({each.sink_id for each in self._list_decisions_of(None)})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
@@ -142,7 +142,7 @@ class SinkClient(ClusterSession):
             NO_SUCH_SINK,
         )
 
-    def _has_driver(self, sink_id: str) -> bool:
+    def _look_for_driver(self, sink_id: str) -> bool:
         """A driver claims its ledger before it decides anything."""
         state = self.run_step(LedgerRead(self.settings(), sink_id), "the ledger").state
         return state is not None and bool(state.claims)
@@ -180,7 +180,8 @@ class SinkClient(ClusterSession):
 
     def _judge_open(self, found: Sequence[Listed]) -> dict[str, OpenDecision]:
         intents = [(each.ledger_key, each.record) for each in found if each.record and each.record.kind is Kind.INTENT]
-        judged = {key: OpenDecision(record, Standing.UNKNOWN) for key, record in intents if self.is_elsewhere(record)}
+        elsewhere = [(key, record) for key, record in intents if self.ask_if_elsewhere(record)]
+        judged = {key: OpenDecision(record, Standing.UNKNOWN) for key, record in elsewhere}
         own = [(key, record) for key, record in intents if key not in judged]
         if own:
             records = [record for _, record in own]
@@ -218,7 +219,7 @@ class SinkClient(ClusterSession):
                 return left
             time.sleep(LOOK_AGAIN_S)
 
-    def is_elsewhere(self, record: LedgerRecord) -> bool:
+    def ask_if_elsewhere(self, record: LedgerRecord) -> bool:
         """Decided in another cluster, of which this ledger is a copy: it cannot be finished here."""
         return record.kind is Kind.INTENT and record.is_of_another_cluster(self.settings().cluster_id)
 
@@ -246,15 +247,15 @@ class SinkClient(ClusterSession):
         lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
         lines |= _lines_of(self.list_open_transactions().found) if is_sweeping else set()
         sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions} or {self.named_sink}
-        verdicts: list[CommitResult] = []
+        results: list[CommitResult] = []
         for sink_id in sorted(sink_ids):
             labels = [line for line in sorted(lines) if line.sink_id == sink_id and line.code]
             finished = [self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line) for line in labels]
-            verdicts += finished
-            if all(verdict.error is None for verdict in finished):
+            results += finished
+            if all(result.error is None for result in finished):
                 codes = frozenset(line.code for line in labels)
-                verdicts.append(self._run(Job(operation, wall_ms=self.wall_ms, codes=codes), Line(sink_id)))
-        return verdicts
+                results.append(self._run(Job(operation, wall_ms=self.wall_ms, codes=codes), Line(sink_id)))
+        return results
 
     def set_aside(self, ledger_key: str, offset: int) -> SetAside:
         return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms))

@@ -46,9 +46,9 @@ def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
     before = [record for record in _read_records(sink, needs_decision=False) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
         confirm_recovery(given, open_texts(sink))
-    verdicts = [_raise_on_error(verdict) for verdict in sink.run_for_each(DriverOperation.FINISH)]
-    recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
-    verdict = (recovered or verdicts)[0]
+    results = [_raise_on_error(result) for result in sink.run_for_each(DriverOperation.FINISH)]
+    recovered = [result for result in results if result.conclusion is Conclusion.RECOVERED]
+    result = (recovered or results)[0]
     if recovered and before:
         named = ", ".join(batch_word(record.key) for record in before)
         rows = sum(record.row_count for record in before)
@@ -58,7 +58,7 @@ def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
         text = f"finished a batch of sink {sink.named_sink} that has been decided just now: its rows are visible"
     else:
         text = f"no decision of sink {sink.named_sink} is open; nothing was to be done"
-    return _verdict_report(sink, verdict, DONE, text)
+    return _result_report(sink, result, DONE, text)
 
 
 def open_texts(sink: SinkClient) -> list[str]:
@@ -84,9 +84,9 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
     sink.check_ledger_is_theirs()
     signs = look_for_signs(sink)
     confirm_abort(given, found.lines, signs)
-    verdicts = [_raise_on_error(verdict) for verdict in sink.run_for_each(DriverOperation.SWEEP)]
-    swept = sorted(one for verdict in verdicts for one in verdict.swept)
-    told = [note for verdict in verdicts for note in verdict.notes]
+    results = [_raise_on_error(result) for result in sink.run_for_each(DriverOperation.SWEEP)]
+    swept = sorted(one for result in results for one in result.swept)
+    told = [note for result in results for note in result.notes]
     left = sink.list_transactions_left()
     lines = [f"aborted {one}" for one in swept] or ["nothing was left to abort"]
     lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
@@ -121,7 +121,7 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
     lost = [
         record
         for record in records
-        if _is_meant(record, given) and (record.kind is Kind.STUCK or sink.is_elsewhere(record))
+        if _is_meant(record, given) and (record.kind is Kind.STUCK or sink.ask_if_elsewhere(record))
     ]
     if not lost:
         return _nothing_lost(sink, given, records)
@@ -141,12 +141,12 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
     )
     confirm(given, [read_commands.next_step(chosen, sink.settings()), "", consequence])
     choice = DriverOperation.REPLAY if given.replay else DriverOperation.ACCEPT
-    verdict = _raise_on_error(sink.run(choice, chosen.sink_id, chosen.key))
-    if verdict.conclusion is not Conclusion.RESOLVED:
-        return _verdict_report(sink, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
+    result = _raise_on_error(sink.run(choice, chosen.sink_id, chosen.key))
+    if result.conclusion is not Conclusion.RESOLVED:
+        return _result_report(sink, result, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
     word = "will run again" if given.replay else "was accepted as it is"
-    return _verdict_report(
-        sink, verdict, DONE, f"batch {batch_word(chosen.key)} of sink {sink.named_sink} {word}; start the query"
+    return _result_report(
+        sink, result, DONE, f"batch {batch_word(chosen.key)} of sink {sink.named_sink} {word}; start the query"
     )
 
 
@@ -157,7 +157,7 @@ def _is_meant(record: LedgerRecord, given: argparse.Namespace) -> bool:
 def _close_open_ones(sink: SinkClient, given: argparse.Namespace, records: list[LedgerRecord]) -> list[LedgerRecord]:
     """Whether the batch of an open decision is lost turns out when its transactions are committed, as `recover` does:
     a start of the query that finds a loss while planning does not record it."""
-    intents = [each for each in records if each.kind is Kind.INTENT and not sink.is_elsewhere(each)]
+    intents = [each for each in records if each.kind is Kind.INTENT and not sink.ask_if_elsewhere(each)]
     wanted = [each for each in intents if _is_meant(each, given)]
     for record in wanted:
         error = sink.finish(record).error
@@ -191,20 +191,20 @@ def _read_records(sink: SinkClient, *, needs_decision: bool = True) -> list[Ledg
     return [each.record for each in found if each.record is not None]
 
 
-def _raise_on_error(verdict: CommitResult) -> CommitResult:
-    if verdict.error is not None:
-        raise verdict.error
-    return verdict
+def _raise_on_error(result: CommitResult) -> CommitResult:
+    if result.error is not None:
+        raise result.error
+    return result
 
 
-def _verdict_report(sink: SinkClient, verdict: CommitResult, exit_code: int, text: str) -> Report:
+def _result_report(sink: SinkClient, result: CommitResult, exit_code: int, text: str) -> Report:
     content: Mapping[str, Any] = {
         "sink_id": sink.named_sink,
-        "conclusion": verdict.conclusion.value,
+        "conclusion": result.conclusion.value,
         "text": text,
-        "notes": list(verdict.notes),
+        "notes": list(result.notes),
     }
-    return Report(exit_code, dict(content), [text, *verdict.notes])
+    return Report(exit_code, dict(content), [text, *result.notes])
 
 
 # ---- an unreadable record --------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class ClusterLook:
             for name, row in sorted(topics.items())
             if len(row["partitions"]) == 1 and not row["is_internal"] and name not in known
         ]
-        found = list(dict.fromkeys([*known, *filter(self._is_ledger, self._list_compacted(single))]))
+        found = list(dict.fromkeys([*known, *filter(self._recognise_ledger, self._list_compacted(single))]))
         if not found and not self.asked_topics:
             raise ConfigError(
                 "no ledger topic was found in this cluster: no sink has decided anything here, or the principal may "
@@ -140,7 +140,7 @@ class ClusterLook:
                 if isinstance(configs, dict) and "compact" in (configs.get(CLEANUP) or ""):
                     yield resource.name
 
-    def _is_ledger(self, topic: str) -> bool:
+    def _recognise_ledger(self, topic: str) -> bool:
         """A topic that this principal may not read is none that it could tell anything about."""
         reader = PartitionReader(self.client, topic, 0, self._patience_ms)
         try:
@@ -170,7 +170,7 @@ class ClusterLook:
                 raise
             self._limits.append(NOT_LISTED)
             return {}
-        silent = len(self.client.cluster.brokers) - len(bodies)
+        silent = len(self.client.look_at_cluster().brokers) - len(bodies)
         if silent > 0:
             self._notes.append(f"{silent} brokers have not listed their transactions")
         self._notes += [

@@ -192,7 +192,8 @@ class Accumulator:
 
 
 def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
-    """The head, and the retried batches with a sequence that follow it; no new batch overtakes them."""
+    """The head, and the retried batches with a sequence that follow it; no new batch overtakes them. Each has a
+    back-off of its own, or a leader would get one as fast as it refuses it."""
     for position, batch in enumerate(queue):
         if position and not batch.has_sequence:
             return

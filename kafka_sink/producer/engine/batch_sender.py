@@ -302,7 +302,8 @@ class BatchSender:
 
     def _retry_without_state(self, batch: ProducerBatch, log_start_offset: int) -> Retry:
         """UNKNOWN_PRODUCER_ID of old brokers and of other servers: they lost the state of this producer, with its
-        records or without. So it says nothing about earlier sends of the batch."""
+        records or without. So it says nothing about earlier sends of the batch. Java begins at 0 again where retention
+        took all that was acknowledged: a batch on the wire then meets numbers that are given a second time."""
         if log_start_offset < 0:
             return Retry.AS_IT_IS  # such a server does not even know its log
         return self._retry_with_new_number(batch) if batch.is_surely_not_in_log else Retry.NONE

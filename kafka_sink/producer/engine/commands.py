@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafka_sink.errors import KafkaSinkError
@@ -13,8 +14,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.commands import NetworkCommand
 
 if TYPE_CHECKING:
-    from kafka_sink.producer.engine.producer_batch import ProducerBatch
-    from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
+    from kafka_sink.producer.engine.producer_batch import ProducerBatch, TopicPartition
 
 
 # ---- calls of the application ----------------------------------------------------------------------------------
@@ -49,6 +49,41 @@ class Flush:
     """Finishes when every batch appended before it has been delivered or has failed."""
 
     operation: PendingOperation
+
+
+class TransactionEvent(Enum):
+    INIT = "init"
+    INITIALIZED = "initialized"
+    BEGIN = "begin"
+    RENEW = "renew"
+    PREPARE = "prepare"
+    PREPARED = "prepared"
+    RESUME = "resume"
+    COMMIT = "commit"
+    ABORT = "abort"
+    ENDED = "ended"
+    ENDED_STALE = "ended, epoch is stale"
+    ENDED_RESUMED = "ended, epoch is somebody else's"
+    ERROR = "error"
+    FATAL_ERROR = "fatal error"
+
+
+@frozen
+class TransactionReceipt:
+    """All that is needed to end a prepared transaction from another process or host.
+
+    `transaction_version` is part of it: a retried EndTxn by the other version's rules gets a wrong response.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int
+    # False: nothing was written. Kafka cannot end such a transaction, and there is nothing to end.
+    is_started: bool
+    last_offsets: Mapping[TopicPartition, int]
+    # Of the topics above, where they are known: a topic that was deleted and created again has another one.
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @frozen

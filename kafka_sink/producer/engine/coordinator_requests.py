@@ -7,6 +7,7 @@ asked, when, and what an error code means is decided in transaction_requests.py.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 FIND_COORDINATOR_LAST_SINGLE = 3
 
 
-class CoordinatorRequest:
+class CoordinatorRequest(ABC):
     """The purpose of a request. What is here is true of most of them."""
 
     api: Api
@@ -50,8 +51,8 @@ class CoordinatorRequest:
         return versions_of(self.api, self.transaction.transaction_version)
 
     @property
-    def body(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def body(self) -> dict[str, Any]: ...
 
     @property
     def topics(self) -> Iterable[str]:
@@ -60,15 +61,15 @@ class CoordinatorRequest:
     def codes_of(self, body: Mapping[str, Any]) -> list[int]:
         return [body["error_code"]]
 
-    def on_sent(self) -> None:
+    def on_sent(self) -> None:  # noqa: B027  (nothing follows from most of them)
         """From now on it may have been carried out."""
 
     def on_lost(self) -> None:
         """There is no response, and it may still arrive."""
         self.transaction.epoch_is_stale = self.transaction.transaction_version == 1
 
-    def on_done(self, body: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def on_done(self, body: Mapping[str, Any]) -> None: ...
 
     @property
     def _owner(self) -> dict[str, Any]:

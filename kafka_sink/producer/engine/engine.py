@@ -32,13 +32,14 @@ from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import CoordinatorRequest
 from kafka_sink.producer.engine.produce_request import ProduceRequest
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, TopicPartition
 from kafka_sink.producer.engine.producer_id import ProducerIdSource
 from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
 from kafka_sink.producer.engine.sequences import Sequences
-from kafka_sink.producer.engine.transaction import Transaction, TransactionEvent, TransactionState
+from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 from kafka_sink.producer.engine.transaction_requests import KnownCoordinator, TransactionRequests
 
 THROTTLED = "the broker throttles this client, because a quota of this client is used up"
@@ -148,6 +149,7 @@ class Engine:
             for answer in nodes.take_answers():
                 if isinstance(answer.request, ProduceRequest):
                     has_moved |= batches.on_answer(now_ms, answer)
+                    # Before batches are drained: a batch that need not wait any more would wake nobody later.
                     if isinstance(answer.body, dict) and answer.body.get("node_endpoints"):
                         self.metadata.on_leader_hints(answer.body, now_ms)
                 else:

@@ -20,7 +20,7 @@ _ADVICE = {
     "smaller records",
     87: "the broker checks record contents on this topic (for example keys are required on a compacted one)",
     32: "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms); a number is taken "
-    "for milliseconds, so one of microseconds is in the distant future",
+    "for milliseconds, so one of microseconds is in the distant future: divide it by 1000",
 }
 
 

@@ -103,7 +103,8 @@ class ProducerBatch:
     def is_bound_to_its_number(self) -> bool:
         """Bytes sent before may be in the log, or may still arrive, and no response of a leader rules that out.
 
-        With a new sequence the records could be written twice.
+        With a new sequence the records could be written twice. One case stays open: late bytes are accepted by a leader
+        that forgets the producer just then.
         """
         return self.whole_may_be_in_log or self.may_arrive_late
 

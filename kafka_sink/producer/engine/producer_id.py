@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.kafka.client.backoff import Backoff
-from kafka_sink.kafka.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
+from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
@@ -48,17 +48,17 @@ class ProducerIdSource:
             return None
         assert answer.body is not None
         error_code = answer.body["error_code"]
-        verdict = coordinator_verdict(INIT_PRODUCER_ID.key, error_code)
-        if verdict is CoordinatorVerdict.DONE:
+        outcome = coordinator_outcome(INIT_PRODUCER_ID.key, error_code)
+        if outcome is CoordinatorOutcome.DONE:
             self._failures = 0
             return ProducerIdentity(answer.body["producer_id"], answer.body["producer_epoch"])
         text = f"no producer id: InitProducerId was answered with {describe(error_code)}"
-        if verdict is CoordinatorVerdict.UNAUTHORIZED:
+        if outcome is CoordinatorOutcome.UNAUTHORIZED:
             self.fatal_error = AuthorizationError(
                 f"{text}. The principal needs IdempotentWrite on the cluster (brokers before 2.8) or Write on a topic, "
                 "or set enable.idempotence=false"
             )
-        elif verdict in (CoordinatorVerdict.FATAL, CoordinatorVerdict.FENCED, CoordinatorVerdict.ABORT):
+        elif outcome in (CoordinatorOutcome.FATAL, CoordinatorOutcome.FENCED, CoordinatorOutcome.ABORT):
             self.fatal_error = BrokerError(text, code=error_code, api=INIT_PRODUCER_ID.name)
         else:
             self._repeat_later(now_ms)

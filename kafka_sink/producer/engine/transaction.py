@@ -4,6 +4,9 @@ It knows neither sockets nor queues. Its inputs: calls of the application (`star
 produce side (a batch was appended, sent, given up), and responses of coordinators. The state changes only through
 `_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
 
+A record that `send` refuses was never part of the transaction; one that fails later is, and prevents the commit. In
+Java both do.
+
 The next request is derived from the state each time (transaction_requests.py), not queued: first the coordinator, then
 the producer id, then partitions to register, then offsets, then EndTxn. One request is in flight at a time, so a
 response always belongs to the current state.
@@ -24,13 +27,17 @@ identity: a new epoch under the id would change the response to another process'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import Enum
 
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
-from kafka_sink.frozen import frozen
 from kafka_sink.producer.engine import failure
-from kafka_sink.producer.engine.commands import Finished, PendingOperation, SendOffsets
+from kafka_sink.producer.engine.commands import (
+    Finished,
+    PendingOperation,
+    SendOffsets,
+    TransactionEvent,
+    TransactionReceipt,
+)
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerIdentity, TopicPartition
 
 
@@ -46,23 +53,6 @@ class TransactionState(Enum):
     RENEWING = "renewing"
     ABORTABLE = "abortable error"
     FATAL = "fatal error"
-
-
-class TransactionEvent(Enum):
-    INIT = "init"
-    INITIALIZED = "initialized"
-    BEGIN = "begin"
-    RENEW = "renew"
-    PREPARE = "prepare"
-    PREPARED = "prepared"
-    RESUME = "resume"
-    COMMIT = "commit"
-    ABORT = "abort"
-    ENDED = "ended"
-    ENDED_STALE = "ended, epoch is stale"
-    ENDED_RESUMED = "ended, epoch is somebody else's"
-    ERROR = "error"
-    FATAL_ERROR = "fatal error"
 
 
 TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
@@ -124,24 +114,6 @@ _ADVICE = {
     TransactionState.RENEWING: "call begin_transaction() first",
     TransactionState.IN_TRANSACTION: "a transaction is open: commit or abort it first",
 }
-
-
-@frozen
-class TransactionReceipt:
-    """All that is needed to end a prepared transaction from another process or host.
-
-    `transaction_version` is part of it: a retried EndTxn by the other version's rules gets a wrong response.
-    """
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    transaction_version: int
-    # False: nothing was written. Kafka cannot end such a transaction, and there is nothing to end.
-    is_started: bool
-    last_offsets: Mapping[TopicPartition, int]
-    # Of the topics above, where they are known: a topic that was deleted and created again has another one.
-    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Transaction:

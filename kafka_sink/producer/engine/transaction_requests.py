@@ -8,8 +8,8 @@ One request at a time, derived from the state of the `Transaction` each time som
   offsets to send              -> AddOffsetsToTxn (v1), FindCoordinator of the group, TxnOffsetCommit
   ending, nothing in flight  -> EndTxn
 
-An answer is read in three steps: find its error code, ask `outcome` for the verdict, act on the verdict. Transport
-failures are verdicts too: the coordinator may have moved, and the request may have been carried out.
+An answer is read in three steps: find its error code, ask kafka/client/outcome.py what it means, act on that. Transport
+failures have a meaning, too: the coordinator may have moved, and the request may have been carried out.
 
 An InitProducerId without a response may also arrive much later; it then bumps the epoch under this producer and aborts
 its open or prepared transaction. Initializing therefore returns whether the producer is alone: True if there is no such
@@ -32,10 +32,11 @@ from kafka_sink.errors import (
 from kafka_sink.errors.table.brokers import TRANSACTION_TOO_LONG
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.metadata import Metadata
-from kafka_sink.kafka.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
+from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.client.transaction_apis import INVALID_TRANSACTION_TIMEOUT
 from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import (
     AddOffsets,
     AddPartitions,
@@ -45,7 +46,7 @@ from kafka_sink.producer.engine.coordinator_requests import (
     FindCoordinator,
     InitProducerId,
 )
-from kafka_sink.producer.engine.transaction import WRITING, Transaction, TransactionEvent, TransactionState
+from kafka_sink.producer.engine.transaction import WRITING, Transaction, TransactionState
 
 # The oldest are forgotten.
 COORDINATORS_MAX = 1_000
@@ -56,12 +57,12 @@ OPERATION_NOT_ATTEMPTED = 55
 MARKERS_BACKOFF_MS = 20
 MARKERS_BACKOFF_MAX_MS = 1_000
 
-# Verdicts on a request that was not carried out.
+# Outcomes of a request that was not carried out.
 REFUSALS = (
-    CoordinatorVerdict.ABORT,
-    CoordinatorVerdict.FENCED,
-    CoordinatorVerdict.UNAUTHORIZED,
-    CoordinatorVerdict.FATAL,
+    CoordinatorOutcome.ABORT,
+    CoordinatorOutcome.FENCED,
+    CoordinatorOutcome.UNAUTHORIZED,
+    CoordinatorOutcome.FATAL,
 )
 
 
@@ -155,16 +156,18 @@ class TransactionRequests:
             return
         assert answer.body is not None
         code = _first_error(asked.codes_of(answer.body))
-        verdict = coordinator_verdict(
+        outcome = coordinator_outcome(
             asked.api.key,
             code,
             committing=self._transaction.state is TransactionState.COMMITTING,
             may_not_have_begun=not self._transaction.is_started,
         )
-        self._on_verdict(now_ms, asked, verdict, code, answer)
+        self._act_on(now_ms, asked, outcome, code, answer)
 
     def on_coordinator_gone(self, now_ms: int, node_id: int, failure: KafkaSinkError | None) -> None:
-        """The node cannot be reached. The new coordinator is known only after the cluster has noticed it, too."""
+        """The node cannot be reached. The new coordinator is known only after the cluster has noticed it, too: until
+        then FindCoordinator names the old one, which without a back-off would be asked for a thousand times a
+        second."""
         self._repeat_later(now_ms)
         if failure is not None:
             self.trouble = f"the broker to be asked cannot be used: {failure}"
@@ -187,17 +190,17 @@ class TransactionRequests:
         self.trouble = str(answer.failure)
         self._repeat_later(now_ms)
 
-    def _on_verdict(
-        self, now_ms: int, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int, answer: Answer
+    def _act_on(
+        self, now_ms: int, asked: CoordinatorRequest, outcome: CoordinatorOutcome, code: int, answer: Answer
     ) -> None:
         transaction = self._transaction
-        if verdict in REFUSALS:
+        if outcome in REFUSALS:
             # This try did not commit; INVALID_TXN_STATE: no earlier one did either.
             is_denied = code == INVALID_TXN_STATE and transaction.state is TransactionState.COMMITTING
             transaction.commit_may_be_done = self._commit_was_unknown and not is_denied
         if code:
             self.trouble = f"{asked.api.name} is answered with {describe(code)}"
-        if verdict is CoordinatorVerdict.DONE:
+        if outcome is CoordinatorOutcome.DONE:
             self._failures = 0
             self.retry_at_ms = 0
             asked.on_done(answer.body)
@@ -205,32 +208,32 @@ class TransactionRequests:
                 self._keep_coordinator(asked.key, answer.body["node_id"])
             else:
                 self.trouble = ""  # any broker may answer FindCoordinator
-        elif verdict is CoordinatorVerdict.REPEAT:
+        elif outcome is CoordinatorOutcome.REPEAT:
             self._repeat_later(now_ms)
-        elif verdict is CoordinatorVerdict.REPEAT_SOON:
+        elif outcome is CoordinatorOutcome.REPEAT_SOON:
             self._failures += 1
             self.retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, MARKERS_BACKOFF_MAX_MS)
-        elif verdict is CoordinatorVerdict.FIND_COORDINATOR:
+        elif outcome is CoordinatorOutcome.FIND_COORDINATOR:
             self._coordinators.pop(asked.key, None)
             self._repeat_later(now_ms)
-        elif verdict is CoordinatorVerdict.ABORT:
+        elif outcome is CoordinatorOutcome.ABORT:
             transaction.has_unknown_start = self._start_was_unknown  # this try did not begin it
-            if not transaction.on_error(self._error(asked, verdict, code)):
+            if not transaction.on_error(self._error(asked, outcome, code)):
                 self._repeat_later(now_ms)  # nothing to abort, or still in flight: the request may be retried
         else:
-            transaction.on_fatal(self._error(asked, verdict, code))
+            transaction.on_fatal(self._error(asked, outcome, code))
 
-    def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:
+    def _error(self, asked: CoordinatorRequest, outcome: CoordinatorOutcome, code: int) -> KafkaSinkError:
         transaction = self._transaction
         who = f"transactional id {transaction.transactional_id!r}"
         answer = f"{asked.api.name} was answered with {describe(code)}"
-        if verdict is CoordinatorVerdict.FENCED:
+        if outcome is CoordinatorOutcome.FENCED:
             return ProducerFenced(
                 f"{who}: another producer took it over, or the transaction was open for longer than "
                 f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a "
                 "new producer if no other one is running"
             )
-        if verdict is CoordinatorVerdict.UNAUTHORIZED:
+        if outcome is CoordinatorOutcome.UNAUTHORIZED:
             return AuthorizationError(
                 f"{who}: {answer}. The principal needs Write and Describe on this TransactionalId"
             )

@@ -119,7 +119,7 @@ class Books:
         self.losers: set[Attempt] = set()
         # Record number -> (attempt, row).
         self.records: dict[int, tuple[Attempt, int]] = {}
-        # Attempts of which nothing may ever be visible, with the verdict that says so.
+        # Attempts of which nothing may ever be visible, with the result that says so.
         self.forbidden: dict[str, str] = {}
         # Transactions (id, producer id, epoch) that the coordinator has aborted because they timed out.
         self.timed_out: set[tuple[str, int, int]] = set()

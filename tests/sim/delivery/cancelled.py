@@ -11,14 +11,14 @@ from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.sim.delivery.stage import Stage
 from tests.sim.trace import Violation
 
-# After the verdict. Workers that Spark has forgotten live on.
+# After the result. Workers that Spark has forgotten live on.
 LOOKS_MS = (0, 500, 2_000, 5_000, 10_000, 20_000)
 
 
-def check_swept(stage: Stage, run: str, verdict: CommitResult) -> None:
-    if not verdict.is_swept:
-        raise Violation("I21", f"the driver has not swept the cancelled run {run}: {'; '.join(verdict.notes)}")
-    if verdict.swept:
+def check_swept(stage: Stage, run: str, result: CommitResult) -> None:
+    if not result.is_swept:
+        raise Violation("I21", f"the driver has not swept the cancelled run {run}: {'; '.join(result.notes)}")
+    if result.swept:
         stage.count("transaction of a cancelled job swept")
     for delay_ms in LOOKS_MS:
         stage.loop.after(delay_ms, partial(_look, stage, run))

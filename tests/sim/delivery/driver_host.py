@@ -45,7 +45,7 @@ class DriverHost(Host):
         # A simulated batch has few transactions; this limit spreads them over several connections all the same.
         self._engine = AdminEngine(options, jitter=jitter, ends_in_flight=1)
         self._machine: Committer | None = None
-        self._on_verdict: Callable[[CommitResult], None] = lambda _verdict: None
+        self._on_result: Callable[[CommitResult], None] = lambda _result: None
         self._machine_wake_ms = 0
         # Requests that the machine has decided on, but which were not sent because the process was paused.
         self._held: tuple[Ask, ...] = ()
@@ -55,8 +55,8 @@ class DriverHost(Host):
     def is_busy(self) -> bool:
         return self._machine is not None
 
-    def run(self, machine: Committer, on_verdict: Callable[[CommitResult], None]) -> None:
-        self._machine, self._on_verdict = machine, on_verdict
+    def run(self, machine: Committer, on_result: Callable[[CommitResult], None]) -> None:
+        self._machine, self._on_result = machine, on_result
         self._machine_wake_ms = self.loop.now_ms
         self.plan_step(self.loop.now_ms)
 
@@ -86,7 +86,7 @@ class DriverHost(Host):
                 self._end(progress.result)
                 return
             if not progress.asks and not self._engine.is_asking and progress.wake_at_ms is None:
-                raise Violation("I12", f"{self.name} waits for nothing and has no verdict")
+                raise Violation("I12", f"{self.name} waits for nothing and has no result")
             self._machine_wake_ms = max(progress.wake_at_ms or 1 << 60, now_ms + 1)
             if now_ms < self.paused_until_ms:
                 self._held = tuple(progress.asks)
@@ -117,7 +117,7 @@ class DriverHost(Host):
                 self.trace.count(f"leader wait: {reply.ask.purpose}")
         return step.replies, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
-    def _end(self, verdict: CommitResult) -> None:
+    def _end(self, result: CommitResult) -> None:
         self._machine = None
         self._engine.forget_asks()
-        self._on_verdict(verdict)
+        self._on_result(result)

@@ -1,6 +1,6 @@
 """A Python worker process of Spark: it runs one real engine after the other, each for one attempt of a task.
 
-It does with wishes to the engine what `spark/task.py` does with a `Producer`: a transaction under the attempt's own id,
+It does with calls to the engine what `spark/task.py` does with a `Producer`: a transaction under the attempt's own id,
 the rows, a flush, and either a receipt for a prepared transaction or a close, which aborts it.
 """
 
@@ -14,7 +14,7 @@ from kafka_sink.commit.identity_pool import IdentityPool
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import OperationTimeout, TransactionAborted
 from kafka_sink.producer.engine import commands as c
-from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
+from kafka_sink.producer.engine.commands import TransactionEvent, TransactionReceipt
 from kafka_sink.spark.task import IDENTITIES_MAX
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books

@@ -37,9 +37,9 @@ from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.moments import Moment
 from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
+from tests.sim.delivery.results import Asked
 from tests.sim.delivery.script import Life, Resume, Script
 from tests.sim.delivery.stage import Stage
-from tests.sim.delivery.verdicts import Asked
 from tests.sim.network import ARMED_FOR_MS, Armed
 from tests.sim.trace import Violation
 
@@ -80,7 +80,7 @@ class Query:
         self.cancels_next_job = False
         self.downtime_ms = 0
         self.operation: DriverOperation | None = None
-        # Ends the operation without a verdict: its process died.
+        # Ends the operation without a result: its process died.
         self._on_process_died: Callable[[], None] | None = None
         self._deaths: Random = stage.dice[f"process deaths {name}"]
         self._pick: Random = stage.dice[f"query {name}"]
@@ -203,19 +203,19 @@ class Query:
 
             self._on_process_died = on_process_died
 
-            def on_verdict(verdict: CommitResult) -> None:
-                if _FOREIGN_RECORD in str(verdict.error):
+            def on_result(result: CommitResult) -> None:
+                if _FOREIGN_RECORD in str(result.error):
                     self._waits_for_repair = True
                     stage.count(f"{operation.value}: refused by a foreign record")
                     stage.loop.after(self._pause_ms(), stage.repair_ledger)
                 self.operation = self._on_process_died = None
                 host.kill(is_silent=False)
-                if verdict.error is not None:
+                if result.error is not None:
                     self.processes.forget(session)
-                stage.verdicts.on_verdict(asked, verdict)
-                resume(verdict)
+                stage.results.on_result(asked, result)
+                resume(result)
 
-            host.run(Committer(self._settings(), session, job, stage.loop.now_ms), on_verdict)
+            host.run(Committer(self._settings(), session, job, stage.loop.now_ms), on_result)
 
         return begin
 
@@ -334,12 +334,12 @@ class Query:
         name = self.stage.name_of(self.checkpoint.query_id, self.run)
         batch = self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None
         line = Line(name) if batch is None else line_of(name, batch.key)
-        verdict = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])
-        if verdict.error is None:
-            self.stage.verdicts.on_planned(self.checkpoint.query_id)
+        result = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])
+        if result.error is None:
+            self.stage.results.on_planned(self.checkpoint.query_id)
             return None
-        if isinstance(verdict.error, CommitLost):
-            return (yield from self._ask_operator(verdict.error))
+        if isinstance(result.error, CommitLost):
+            return (yield from self._ask_operator(result.error))
         return "planning failed"
 
     # ---- labelled batch writes ----
@@ -386,14 +386,14 @@ class Query:
     def _plan_unnamed(self) -> Script:
         """Finishes what other writes have decided. It sometimes closes their decisions as well, as if they were old:
         that may fence a driver that is alive."""
-        verdict = yield self._operate(new_session(Line("")), DriverOperation.RECOVER, None, [])
-        for record in verdict.others:
+        result = yield self._operate(new_session(Line("")), DriverOperation.RECOVER, None, [])
+        for record in result.others:
             self.stage.count("open decision of another write")
             if self._deaths.random() < 0.5:
                 line = line_of(record.sink_id, record.key)
                 closed = yield self._operate(new_session(line), DriverOperation.FINISH, None, [])
                 self.stage.count("decision of another write closed" if closed.error is None else "not closed")
-        return None if verdict.error is None else "planning failed"
+        return None if result.error is None else "planning failed"
 
     # ---- one batch ----
 
@@ -406,8 +406,8 @@ class Query:
         messages, is_complete = yield job.start
         self.job = None
         if job.is_cancelled:
-            verdict = yield self._abort_cancelled(batch, messages)
-            check_swept(self.stage, self.run, verdict)
+            result = yield self._abort_cancelled(batch, messages)
+            check_swept(self.stage, self.run, result)
             return "the job was cancelled"
         if not is_complete:
             yield from self._abort(batch, messages)
@@ -415,12 +415,12 @@ class Query:
         is_recorded = batch.key.is_first or (self.stage.plan.has_manifests and batch.key.is_named)
         if is_recorded or any(receipt.transaction is not None for receipt in messages):
             session = self._session(batch, is_forgetful=is_forgetful)
-            verdict = yield self._operate(session, DriverOperation.COMMIT, batch, messages)
-            if verdict is None or verdict.error is not None:
-                return (yield from self._on_commit_failed(batch, messages, verdict))
-            if verdict.conclusion not in DELIVERED:
-                raise Violation("I13", f"a commit of {batch} ended with {verdict.conclusion.value}")
-            self.stage.verdicts.on_delivered(batch, verdict)
+            result = yield self._operate(session, DriverOperation.COMMIT, batch, messages)
+            if result is None or result.error is not None:
+                return (yield from self._on_commit_failed(batch, messages, result))
+            if result.conclusion not in DELIVERED:
+                raise Violation("I13", f"a commit of {batch} ended with {result.conclusion.value}")
+            self.stage.results.on_delivered(batch, result)
         else:
             self.stage.count("batch without rows")
         if self.crashes_before_spark_commits:
@@ -438,8 +438,8 @@ class Query:
         self.stage.note(f"{self.name}: Spark has committed {batch}")
         return None
 
-    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], verdict: CommitResult | None) -> Script:
-        error = None if verdict is None else verdict.error
+    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], result: CommitResult | None) -> Script:
+        error = None if result is None else result.error
         is_aborted = not isinstance(error, CommitLost) or self._pick.random() < 0.5
         if is_aborted and (yield from self._abort(batch, messages)) is Conclusion.RECOVERED:
             # Said to be visible, and not to be written again.
@@ -450,7 +450,7 @@ class Query:
         elif (found := _OTHER_NAME.search(str(error))) is not None:
             self.stage.count("commit: the ledger has another name for the query")
             self.stage.rename(self.checkpoint.query_id, found[1] or SINK)
-        elif self.stage.verdicts.is_refusal(str(error)):
+        elif self.stage.results.is_refusal(str(error)):
             self.stage.count("commit: refused after the checkpoint was set back")
             self.stage.on_refused(self)
         return "the commit failed"
@@ -459,8 +459,8 @@ class Query:
         """Runs in a process without state, since the failed one is closed; if processes are reused, in any."""
         if not any(receipt.transaction is not None for receipt in receipts):
             return None
-        verdict = yield self._operate(self._session(batch, is_forgetful=True), DriverOperation.ABORT, batch, receipts)
-        return None if verdict is None else verdict.conclusion
+        result = yield self._operate(self._session(batch, is_forgetful=True), DriverOperation.ABORT, batch, receipts)
+        return None if result is None else result.conclusion
 
     def _abort_cancelled(self, batch: Batch, receipts: list[TaskReceipt]) -> Callable[[Resume], None]:
         """Of a batch write, whose run has no other batch: also if no task has given a receipt."""
@@ -472,15 +472,15 @@ class Query:
     def _ask_operator(self, error: CommitLost) -> Script:
         """Each start reports the same loss again until an operator chooses."""
         key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch
-        loss = self.stage.verdicts.open_loss(key)
+        loss = self.stage.results.open_loss(key)
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
             return "a batch is lost"
         choice = DriverOperation.REPLAY if loss.is_replayed else DriverOperation.ACCEPT
         line, named_sink_id = line_of(self.stage.sink_id(key, ""), key), self.stage.named_sink_id(key)
-        verdict = yield self._operate(new_session(line, named_sink_id), DriverOperation.FINISH, None, [])
-        verdict = yield self._operate(new_session(line, named_sink_id), choice, loss.batch, [])
-        if verdict.conclusion is Conclusion.RESOLVED or self.stage.verdicts.is_resolved_in_ledger(loss):
-            self.stage.verdicts.on_resolved(loss)
+        result = yield self._operate(new_session(line, named_sink_id), DriverOperation.FINISH, None, [])
+        result = yield self._operate(new_session(line, named_sink_id), choice, loss.batch, [])
+        if result.conclusion is Conclusion.RESOLVED or self.stage.results.is_resolved_in_ledger(loss):
+            self.stage.results.on_resolved(loss)
         return "resolved"
 
     def _trigger_ms(self) -> int:

@@ -21,7 +21,7 @@ from tests.sim.delivery.foreign_records import ForeignRecords
 from tests.sim.delivery.leaders import Leaders
 from tests.sim.delivery.operators import Operators
 from tests.sim.delivery.plan import LEDGER, SINK, Plan
-from tests.sim.delivery.verdicts import Verdicts
+from tests.sim.delivery.results import Results
 from tests.sim.dice import Dice
 from tests.sim.history import History
 from tests.sim.loop import Loop
@@ -53,7 +53,7 @@ class Stage:
         self.operators = Operators(network, trace, self.books, plan.transaction_version)
         has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
         claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log, is_strict=has_one_process)
-        self.verdicts = Verdicts(
+        self.results = Results(
             self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims,
             is_skipping=plan.replay_mismatch == "skip",
         )  # fmt: skip

@@ -73,7 +73,7 @@ def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
     (batch,) = shell.posted()
     shell.complete(batch)
     assert shell.send(bytes(600)).done() is False
-    assert len(shell.mailbox.waiters) == 0
+    assert len(shell.appender.buffer_pool.waiters) == 0
 
 
 def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way() -> None:
@@ -129,11 +129,11 @@ def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
     pool = shell.appender.buffer_pool
     first, second, in_handler = BufferWaiter(pool), BufferWaiter(pool), BufferWaiter(pool)
     second.thread_ident = -1
-    shell.mailbox.waiters.extend((first, second))
+    shell.appender.buffer_pool.waiters.extend((first, second))
     assert pool.has_room(1, 1, first)
     assert not pool.has_room(1, 1, second)
     assert pool.has_room(1, 1, in_handler), "it has interrupted the first one, which waits for it"
-    shell.mailbox.waiters.popleft()
+    shell.appender.buffer_pool.waiters.popleft()
     assert pool.has_room(1, 1, second)
     assert not pool.has_room(1, 1, in_handler)
 
@@ -154,7 +154,7 @@ def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_
     monkeypatch.setattr(BufferWaiter, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shell.send(bytes(900))
-    assert len(shell.mailbox.waiters) == 0
+    assert len(shell.appender.buffer_pool.waiters) == 0
     assert shell.mailbox.change_count > changes
     assert shell.appender.buffer_pool.used_bytes == used_bytes
 
@@ -183,7 +183,7 @@ def test_an_interrupt_before_a_thread_is_queued_or_when_it_leaves_is_raised_and_
         shell.mailbox.lock = Interrupted(use)  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
             shell.appender.admit(900, 1, lambda: None)
-        assert len(shell.mailbox.waiters) == 0
+        assert len(shell.appender.buffer_pool.waiters) == 0
     shell.mailbox.lock = free
     assert not shell.send(bytes(90)).done()
 
@@ -210,7 +210,7 @@ def test_the_wait_for_room_and_its_failure_are_measured() -> None:
     deadlines: list[int] = []
 
     def wait_for(is_over: Callable[[], bool], deadline_ms: int, what: str) -> bool:
-        assert len(shell.mailbox.waiters) == 1 and not is_over()
+        assert len(shell.appender.buffer_pool.waiters) == 1 and not is_over()
         assert shell.wake_count == 2, "what was open is on its way, and would be sent without a wait"
         deadlines.append(deadline_ms)
         shell.clock.now_ms += 200

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
 from kafka_sink.producer.engine import commands as c
-from kafka_sink.producer.engine.transaction import TransactionEvent
+from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.mailbox import deadline_of
 from kafka_sink.producer.operations import ABORT, OFFSETS, PREPARE, Operations
 

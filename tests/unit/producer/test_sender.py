@@ -25,7 +25,7 @@ from kafka_sink.kafka.client.commands import (
 from kafka_sink.kafka.client.node import Node
 from kafka_sink.producer import sender as sender_module
 from kafka_sink.producer.engine import commands as c
-from kafka_sink.producer.engine.transaction import TransactionEvent
+from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.mailbox import CLOSE, COMMIT
 
 from .shell import FakeLogger, Result, SenderShell, cluster_of, delivered, held_by_another_thread

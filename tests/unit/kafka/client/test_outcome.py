@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.kafka.client.outcome import (
-    CoordinatorVerdict,
+    CoordinatorOutcome,
     ProduceOutcome,
-    coordinator_verdict,
+    coordinator_outcome,
     describe,
     is_definite,
     produce_outcome,
@@ -59,33 +59,33 @@ def test_codes_that_can_follow_an_append_leave_a_doubt_and_those_that_come_inste
 @pytest.mark.parametrize(
     ("error_code", "verdict"),
     [
-        (0, CoordinatorVerdict.DONE),
-        (14, CoordinatorVerdict.REPEAT),
-        (15, CoordinatorVerdict.FIND_COORDINATOR),
-        (16, CoordinatorVerdict.FIND_COORDINATOR),
-        (51, CoordinatorVerdict.REPEAT_SOON),
-        (90, CoordinatorVerdict.FENCED),
-        (53, CoordinatorVerdict.UNAUTHORIZED),
+        (0, CoordinatorOutcome.DONE),
+        (14, CoordinatorOutcome.REPEAT),
+        (15, CoordinatorOutcome.FIND_COORDINATOR),
+        (16, CoordinatorOutcome.FIND_COORDINATOR),
+        (51, CoordinatorOutcome.REPEAT_SOON),
+        (90, CoordinatorOutcome.FENCED),
+        (53, CoordinatorOutcome.UNAUTHORIZED),
     ],
 )
 def test_success_and_trouble_with_the_coordinator_mean_the_same_for_every_request(
-    api: object, error_code: int, verdict: CoordinatorVerdict
+    api: object, error_code: int, verdict: CoordinatorOutcome
 ) -> None:
-    assert coordinator_verdict(api.key, error_code) is verdict  # type: ignore[attr-defined]
+    assert coordinator_outcome(api.key, error_code) is verdict  # type: ignore[attr-defined]
 
 
 def test_the_same_stale_epoch_is_final_from_a_coordinator_and_abortable_from_a_leader() -> None:
-    assert coordinator_verdict(END_TXN.key, 47) is CoordinatorVerdict.FENCED
+    assert coordinator_outcome(END_TXN.key, 47) is CoordinatorOutcome.FENCED
     assert produce_outcome(47) is ProduceOutcome.ABORT
 
 
 @pytest.mark.parametrize(
-    ("committing", "verdict"), [(True, CoordinatorVerdict.ABORT), (False, CoordinatorVerdict.FATAL)]
+    ("committing", "verdict"), [(True, CoordinatorOutcome.ABORT), (False, CoordinatorOutcome.FATAL)]
 )
 def test_a_commit_may_be_turned_into_an_abort_but_an_abort_into_nothing(
-    committing: bool, verdict: CoordinatorVerdict
+    committing: bool, verdict: CoordinatorOutcome
 ) -> None:
-    assert coordinator_verdict(END_TXN.key, 120, committing=committing) is verdict
+    assert coordinator_outcome(END_TXN.key, 120, committing=committing) is verdict
 
 
 def test_an_unknown_code_keeps_its_number_in_texts() -> None:

@@ -7,8 +7,7 @@ from transaction_driver import PRODUCER_ID, TransactionDriver, started
 
 from kafka_sink.errors import AuthenticationError, TransactionAborted, TransportError
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE
-from kafka_sink.producer.engine.commands import Abandon
-from kafka_sink.producer.engine.transaction import TransactionReceipt
+from kafka_sink.producer.engine.commands import Abandon, TransactionReceipt
 
 
 @pytest.mark.parametrize("node_id", [0, 1], ids=["of another node", "of the coordinator"])

@@ -26,8 +26,7 @@ from kafka_sink.kafka.wire.apis import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-from kafka_sink.producer.engine.commands import Abandon, Append
-from kafka_sink.producer.engine.transaction import TransactionReceipt
+from kafka_sink.producer.engine.commands import Abandon, Append, TransactionReceipt
 from kafka_sink.producer.engine.transaction_requests import TOPIC_AUTHORIZATION_FAILED
 
 

@@ -25,10 +25,9 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
 )
 from kafka_sink.producer.engine import transaction_requests
-from kafka_sink.producer.engine.commands import Append, Flush, StartOver, TransactionStep
+from kafka_sink.producer.engine.commands import Append, Flush, StartOver, TransactionEvent, TransactionStep
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.sequences import SEQUENCE_MODULUS, sequence_after
-from kafka_sink.producer.engine.transaction import TransactionEvent
 
 
 def fresh(transaction_version: int = 1, **options: object) -> TransactionDriver:

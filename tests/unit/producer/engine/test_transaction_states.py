@@ -16,15 +16,15 @@ from kafka_sink.errors import (
     TransactionError,
 )
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
-from kafka_sink.producer.engine.commands import Abandon, ConsumerGroup, SendOffsets
-from kafka_sink.producer.engine.producer_batch import ProducerIdentity
-from kafka_sink.producer.engine.transaction import (
-    TRANSITIONS,
-    Transaction,
+from kafka_sink.producer.engine.commands import (
+    Abandon,
+    ConsumerGroup,
+    SendOffsets,
     TransactionEvent,
     TransactionReceipt,
-    TransactionState,
 )
+from kafka_sink.producer.engine.producer_batch import ProducerIdentity
+from kafka_sink.producer.engine.transaction import TRANSITIONS, Transaction, TransactionState
 
 RECEIPT = TransactionReceipt("id", 7, 3, 2, True, {("t", 0): 9})
 CAUSE = ProducerFenced("somebody else")

@@ -38,9 +38,10 @@ from kafka_sink.producer.engine.commands import (
     Finished,
     ResumeTransaction,
     SendOffsets,
+    TransactionEvent,
+    TransactionReceipt,
     TransactionStep,
 )
-from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
 
 GROUP, TRANSACTION = 0, 1
 TRANSACTIONAL_ID = "ledger"

@@ -1,4 +1,4 @@
-"""The verdict of the driver's machine on each operation is counted, recorded in the books and checked at once.
+"""The result of the driver's machine on each operation is counted, recorded in the books and checked at once.
 
 The text of a CommitLost is parsed: it names Spark partitions, the ledger says which transactions those are, and a loss
 is accepted only if the coordinator has aborted each of them, after its time-out or because an operator asked for it.
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     receipts: list[TaskReceipt]
 
 
-class Verdicts:
+class Results:
     def __init__(
         self, books: Books, core: BrokerCluster, loop: Loop, trace: Trace, operator: Random,
         assumptions: Assumptions, claims: Claims, *, is_skipping: bool,
@@ -66,14 +66,14 @@ class Verdicts:
         self.claims = claims
         self._operator = operator
 
-    def on_verdict(self, asked: Asked, verdict: CommitResult) -> None:
-        error, operation = verdict.error, asked.operation
-        title = verdict.conclusion.value if error is None else type(error).__name__
+    def on_result(self, asked: Asked, result: CommitResult) -> None:
+        error, operation = result.error, asked.operation
+        title = result.conclusion.value if error is None else type(error).__name__
         self.trace.count(f"{operation.value}: {title}")
-        self.trace.note(self.loop.now_ms, f"verdict {operation.value} {asked.batch}: {title} {error or ''}")
-        self._count_details(verdict)
-        if (error is None) != (verdict.conclusion is not Conclusion.FAILED):
-            raise Violation("I13", f"{operation.value} ended with {verdict.conclusion.value} and the error {error}")
+        self.trace.note(self.loop.now_ms, f"ended {operation.value} {asked.batch}: {title} {error or ''}")
+        self._count_details(result)
+        if (error is None) != (result.conclusion is not Conclusion.FAILED):
+            raise Violation("I13", f"{operation.value} ended with {result.conclusion.value} and the error {error}")
         if error is not None:
             self._check_replaced(asked, str(error))
             self._check_refused(asked, str(error))
@@ -87,7 +87,7 @@ class Verdicts:
                 self.books.forbid(asked.receipts, f"commit of {asked.batch} said: {error}")
         elif error is not None and not isinstance(error, CommitPending):
             raise Violation("I13", f"{operation.value} raised {type(error).__name__}: {error}")
-        elif verdict.conclusion is Conclusion.ABORTED:
+        elif result.conclusion is Conclusion.ABORTED:
             self.books.forbid(asked.receipts, f"abort of {asked.batch} said so")
 
     def _check_replaced(self, asked: Asked, text: str) -> None:
@@ -108,16 +108,16 @@ class Verdicts:
         if about not in (None, asked.batch.key.batch_id) or _EARLIER in str(error):
             raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended because of another one: {error}")
 
-    def on_delivered(self, batch: Batch, verdict: CommitResult) -> None:
+    def on_delivered(self, batch: Batch, result: CommitResult) -> None:
         """For a repetition that was not written again: if its rows were others, a warning must say so."""
         for loss in batch.losses:
             if not (loss.is_resolved or loss.committed) and self.assumptions.lost_markers:
                 # The record of the loss has lost its marker, too, and nothing was visible: the batch was written again.
                 loss.is_replayed = True
                 self.on_resolved(loss)
-        if verdict.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
+        if result.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
             return
-        said = next((note for note in verdict.notes if _DROPPED in note), None)
+        said = next((note for note in result.notes if _DROPPED in note), None)
         if said is not None:
             self.trace.count("commit: other rows under the same batch id, with a warning")
         if len(self.books.generations(batch.key)) > 1 and (said or self.is_skipping):
@@ -140,14 +140,14 @@ class Verdicts:
         if not others or (asked.batch.set_back_count == 0 and not any(batch.set_back_count for batch in others)):
             raise Violation("I18", f"{asked.batch} was refused although its checkpoint was never set back: {text}")
 
-    def _count_details(self, verdict: CommitResult) -> None:
-        text = str(verdict.error or "")
+    def _count_details(self, result: CommitResult) -> None:
+        text = str(result.error or "")
         for what, words in _DETAILS.items():
             if words in text:
                 self.trace.count(what)
-        if verdict.swept:
-            self.trace.count("dangling transactions swept", len(verdict.swept))
-        for note in verdict.notes:
+        if result.swept:
+            self.trace.count("dangling transactions swept", len(result.swept))
+        for note in result.notes:
             self.trace.count(
                 f"note: {re.split('[:,]', note)[0][:40]}" if "transaction sink" not in note else "left open"
             )
