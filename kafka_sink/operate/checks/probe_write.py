@@ -67,7 +67,7 @@ _REASONS: tuple[Reason, ...] = (
     (
         "MESSAGE_TOO_LARGE",
         f"the topic takes no record of {len(PROBE)} bytes",
-        lambda job: f"raise {MESSAGE_BYTES} of {job.options.topic}: see line sizes",
+        lambda job: tools_for(job.options.producer).alter_topic(str(job.options.topic), MESSAGE_BYTES, 1_048_588),
     ),
     (
         "UNKNOWN_TOPIC_OR_PARTITION",
