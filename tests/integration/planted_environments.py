@@ -172,7 +172,7 @@ def _unlike_the_plan(kafka: KafkaCluster, own: str) -> Job:
     made = kafka.create_topic(f"{own}-rows", 1, 1, COMPACT)
     configs = {**COMPACT, "min.insync.replicas": 2, "max.message.bytes": 100_000}
     kafka.create_topic(f"{own}-ledger", 1, 1, configs)
-    other = kafka.create_topic(f"{own}-other", 1, 1)  # without keys
+    other = kafka.create_topic(f"{own}-other", 3, 1)  # without keys
     Sink(kafka.bootstrap_servers, other, own, f"{own}-ledger").decide_and_die(BatchKey("query-1", 0))
     one = job(kafka, made, own, MAYBE_KEYED, batch_minutes=14.5)
     return with_options(one, kafka__max__request__size="10485760", topic__create="true", topic__partitions="6")

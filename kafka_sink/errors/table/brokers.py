@@ -77,8 +77,8 @@ TOO_SLOW = _of_clusters(
     "An operation took longer than its time limit. It continues, and the call can be repeated. The text names the "
     "cause if it is known.",
     "Fix the cause that the text names. COORDINATOR_NOT_AVAILABLE: brokers cannot make or write __transaction_state; "
-    "compare transaction.state.log.replication.factor and transaction.state.log.min.isr with the number of brokers, or "
-    "run pykafka-sink check. If the text names none, check whether brokers are overloaded, or raise the limit.",
+    "compare transaction.state.log.replication.factor and transaction.state.log.min.isr with the number of brokers, as "
+    "the command check does. If the text names none, check whether brokers are overloaded, or raise the limit.",
     ("did not end within", "did not answer InitProducerId at once"),
     data=TASK,
     page="performance.md",
