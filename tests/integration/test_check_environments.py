@@ -114,12 +114,12 @@ def test_a_broker_alone_is_fine_with_the_settings_that_are_advised(topic_name: s
         planted = [place.plant(kafka, f"{own}-{number}") for number, place in enumerate(PLACES_ALONE)]
         advices = [each.advice for one in planted for each in complaints(checked(one, writes=False))]
         settings = [advice for advice in advices if "in server.properties of every broker" in advice]
-        wanted = {
-            name: value
-            for advice in settings
-            for name, value in SETTING.findall(advice.partition(" in server.properties")[0])
-            if not name.startswith("kafka.")
-        }
+        wanted: dict[str, int] = {}
+        for name, value in (
+            each for advice in settings for each in SETTING.findall(advice.partition(" in server.properties")[0])
+        ):
+            if not name.startswith("kafka."):
+                wanted[name] = max(int(value), wanted.get(name, 0))
         assert {name for name in ALONE if name != "auto.create.topics.enable"} <= set(wanted), advices
         with (kafka.folder / "node-1" / "server.properties").open("a") as file:
             file.writelines(f"{name}={value}\n" for name, value in wanted.items())

@@ -54,6 +54,7 @@ def test_tasks_with_another_release_than_the_driver_write_nothing(spark_cluster:
         assert re.search(rf"PKS-1110.*planned by pykafka-sink {ours}, and this process has pykafka-sink {theirs}", said)
         assert broker.records("t") == []
         # As the check had said.
+        (line,) = [each for each in job.output.splitlines() if re.match(r"\S+ +workers ", each)]
         assert re.search(
-            rf"has pykafka-sink 0\.1\.0 from \S*other\.zip\S*, and this process {re.escape(VERSION)}", said
+            rf"has pykafka-sink 0\.1\.0 from \S*other\.zip\S*, and this process {re.escape(VERSION)}", line
         )

@@ -57,8 +57,8 @@ _ORDER = (
     *("quotas", "transactions", "time limits", "transaction log", "coordinator", "ids", "ledger", "decisions"),
     *("consumer groups", "registry", "schema", "workers", "write"),
 )
-# Starting Python workers takes seconds, and executors that are not there yet take longer.
-WORKERS_S = 60.0
+# Starting Python workers takes seconds, and executors that are not there yet take minutes.
+WORKERS_S = 300.0
 
 
 def check(

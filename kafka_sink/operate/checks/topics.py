@@ -166,8 +166,11 @@ def _are_made_on_demand(job: CheckedJob, client: Client) -> bool:
 
 
 def _near_names(client: Client, topic: str) -> str:
-    """Existing topics whose name is nearly this one."""
-    rows = client.ask_metadata({"topics": None, "allow_auto_topic_creation": False})["topics"]
+    """Existing topics whose name is nearly this one. Only an addition: a large cluster may take too long to tell."""
+    try:
+        rows = client.ask_metadata({"topics": None, "allow_auto_topic_creation": False})["topics"]
+    except KafkaSinkError:
+        return ""
     return " or ".join(get_close_matches(topic, [row["name"] for row in rows], n=2, cutoff=_NEAR))
 
 
