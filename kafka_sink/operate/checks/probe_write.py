@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.operate.checks.brokers import clock_finding, login_advice
@@ -19,7 +20,6 @@ from kafka_sink.operate.checks.finding import ProbeResult, fail, ok
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for
 from kafka_sink.operate.checks.permissions import grant_on_ids
-from kafka_sink.operate.checks.topics import IN_SYNC, MESSAGE_BYTES
 from kafka_sink.operate.checks.transactions import settings_of
 
 PROBE = b"pykafka-sink check --probe-write: this transaction is aborted"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from kafka_sink.commit.admin.client import Client, topic_query
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, REPLICAS_WANTED, UNCLEAN
 from kafka_sink.commit.admin.topics import TopicState
@@ -45,7 +45,10 @@ def there_are(brokers: Collection[int]) -> str:
 
 
 def live_brokers(client: Client) -> tuple[int, ...]:
-    return tuple(sorted(row["node_id"] for row in client.ask_metadata(topic_query())["brokers"]))
+    """By the metadata that the probes of this connection began with."""
+    if not client.cluster.brokers:
+        client.reach()
+    return tuple(sorted(client.cluster.brokers))
 
 
 def leader_findings(it: Replicated) -> Iterator[ProbeResult]:
