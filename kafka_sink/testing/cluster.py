@@ -331,9 +331,11 @@ class Cluster:
         if topic not in self.topics:
             name = "transaction.state.log" if topic == TRANSACTION_TOPIC else "offsets.topic"
             replication_factor = min(3, len(self.alive))
-            self.create_topic(
-                topic, self.settings.number(f"{name}.num.partitions"), replication_factor, {"cleanup.policy": "compact"}
-            )
+            configs = {"cleanup.policy": "compact"}
+            if topic == TRANSACTION_TOPIC:
+                # As transaction.state.log.min.isr; the model itself writes this log without regard to it.
+                configs["min.insync.replicas"] = str(min(2, replication_factor))
+            self.create_topic(topic, self.settings.number(f"{name}.num.partitions"), replication_factor, configs)
         partitions = self.topics[topic].partitions
         return partitions[internal_partition(key, len(partitions))]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import kafka_sink
 from tests.spark.parity import OURS, append, values, writable_topic
 from tests.spark.process_facts import Facts, facts_in, writer_of_facts
 from tools.kafka_cluster import KafkaCluster
@@ -114,3 +115,23 @@ def test_foreach_batch_under_a_new_checkpoint_is_another_query_if_it_says_so_and
     second = {"sink.id": topic_name, "query.id": "checkpoint-2"}
     run_foreach_batch(source, tmp_path / "checkpoint-2", kafka_4, topic_name, **second)
     assert values(kafka_4, topic_name) == [b"a", b"a", b"b", b"b", b"c", b"c"]
+
+
+def test_the_check_names_secrets_that_the_server_writes_down_until_its_advice_is_pasted(
+    connected: Any, topic_name: str
+) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "alice", "sasl.password": "hunter2"}
+    options = {f"kafka.{name}": value for name, value in {**login, "bootstrap.servers": "127.0.0.1:1"}.items()}
+
+    def lines() -> list[Any]:
+        report = kafka_sink.check({**options, "kafka.sasl.mechanism": "PLAIN", "topic": topic_name})
+        return [each for each in report if each.name == "options" and "holds a secret in clear" in each.text]
+
+    (line,) = lines()
+    command = line.advice.split("`")[1]
+    assert command.startswith("spark.conf.set(")
+    try:
+        exec(command, {"spark": connected})
+        assert lines() == []
+    finally:
+        connected.conf.unset("spark.sql.redaction.string.regex")

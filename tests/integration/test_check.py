@@ -20,10 +20,11 @@ import pytest
 import kafka_sink
 from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.operate.checks import environment
-from kafka_sink.operate.checks.environment import pyspark_zip, sockets, versions
+from kafka_sink.operate.checks import spark_settings
+from kafka_sink.operate.checks.environment import pyspark_zip, versions
 from kafka_sink.operate.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.operate.checks.run import run_side_by_side
+from kafka_sink.operate.checks.spark_settings import sockets
 from kafka_sink.spark import files
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
 from kafka_sink.testing.errors import Code
@@ -386,7 +387,7 @@ def test_what_could_not_be_checked_is_a_line(place: Planting, monkeypatch: pytes
     def refuse(_: Mapping[str, str]) -> None:
         raise PermissionError(13, "Permission denied", "/conf/spark-defaults.conf")
 
-    monkeypatch.setattr(environment, "defaults_file", refuse)
+    monkeypatch.setattr(spark_settings, "defaults_file", refuse)
     report = kafka_sink.check(job(place.broker()), timeout_s=AMPLE_S)
     (line,) = [each for each in report if each.verdict == FAIL]
     assert line.name == "python" and "could not be checked: PermissionError" in line.text

@@ -69,6 +69,8 @@ def _element(choices: Choices, field: Field, kind: str, version: int, tame: bool
     if kind in ("bytes", "records"):
         size = (0, 1, 61, 127, 128, 300)[choices.integer(0, 5)]
         return bytes([choices.integer(0, 255)]) * size
+    if kind == "float64":
+        return choices.integer(-(2**53), 2**53) / 8
     if tame and field.name.endswith("error_code"):
         return choices.integer(-1, 100)
     if tame and ("time" in field.name or field.name.endswith("_ms")):

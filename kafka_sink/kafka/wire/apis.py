@@ -144,6 +144,8 @@ TXN_OFFSET_COMMIT = Api(28, "TxnOffsetCommit", versions=(0, 5), flexible=3)
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", versions=(1, 4), flexible=4)
 SASL_AUTHENTICATE = Api(36, "SaslAuthenticate", versions=(0, 2), flexible=2)
 CREATE_PARTITIONS = Api(37, "CreatePartitions", versions=(0, 3), flexible=2)
+# For `check`, from Kafka 2.8 on; the version before has no tagged fields.
+DESCRIBE_CLIENT_QUOTAS = Api(48, "DescribeClientQuotas", versions=(1, 1), flexible=1)
 # Only used for the controller's clock, so one version is enough: from the second one on replicas have times.
 DESCRIBE_QUORUM = Api(55, "DescribeQuorum", versions=(1, 1), flexible=0)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", versions=(0, 2), flexible=0)

@@ -311,6 +311,25 @@ CreatePartitions answer
         error_code: int16
         error_message: string, nullable, default null
 
+DescribeClientQuotas request
+    components: []struct
+        entity_type: string
+        match_type: int8
+        match: string, nullable
+    strict: bool
+
+DescribeClientQuotas answer
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: string, nullable
+    entries: []struct, nullable
+        entity: []struct
+            entity_type: string
+            entity_name: string, nullable
+        values: []struct
+            key: string
+            value: float64
+
 DescribeConfigs request
     resources: []struct
         resource_type: int8

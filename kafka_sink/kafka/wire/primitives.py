@@ -29,9 +29,9 @@ class Codec(NamedTuple):
 
 
 # Format letters of `struct` for the types of fixed width that may share one pack call.
-FIXED_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
+FIXED_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d"}
 DEFAULTS: dict[str, Any] = {
-    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
+    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": 0, "float64": 0.0,
     "uuid": bytes(16), "string": "", "bytes": b"", "records": None,
 }  # fmt: skip
 

@@ -19,13 +19,14 @@ UNNAMED = "batch"
 @dataclass(frozen=True)
 class CheckedJob:
     """`schema` is Spark's, or None: unknown. `timeout_s` is for the whole check. `writes`: a record may be written and
-    aborted."""
+    aborted. `batch_ms`: how long the longest batch takes, or None: unknown."""
 
     settings: Mapping[str, str]
     options: SinkOptions
     schema: Any | None = None
     timeout_s: float = 2.0
     writes: bool = False
+    batch_ms: int | None = None
 
     @property
     def sink_id(self) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.ledger_topic import (
     CHECKED,
+    REPLICAS_WANTED,
     check_cleanup_policy,
     ledger_counts,
     missing_ledger_text,
@@ -22,8 +23,19 @@ from kafka_sink.commit.open_decisions import Standing, describe_open, judge_open
 from kafka_sink.errors import ConfigError
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.kafka_tools import tools_for
+from kafka_sink.operate.checks.replicas import (
+    NO_LEADER,
+    Replicated,
+    in_sync_findings,
+    leader_findings,
+    live_brokers,
+)
 from kafka_sink.operate.checks.topics import creation_trouble
 from kafka_sink.operate.checks.transactions import settings_of
+
+# How commit/admin/ledger_topic.py begins the advice about a topic with too few replicas.
+MOVE = "Give it three"
 
 
 def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -43,15 +55,26 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             check_cleanup_policy(topic, state.configs or {})
         except ConfigError as error:
             text, _, advice = str(error).partition(". ")
-            yield fail("ledger", text, advice)
+            yield fail("ledger", text, tools_for(job.options.producer).complete(advice))
             return
     brokers, replicas = ledger_counts(client, topic)
+    tools = tools_for(job.options.producer)
+    it = Replicated(
+        topic, state, live_brokers(client), tools, "ledger", "no batch can be decided", "decisions are lost"
+    )
+    refusals = [*leader_findings(it), *in_sync_findings(it)]
+    yield from refusals
     found = list(troubles(topic, state.configs or {}, replicas, brokers))
     for trouble in found:
         text, _, advice = trouble.partition(". ")
+        is_moved = advice.startswith(MOVE)
+        wanted = min(REPLICAS_WANTED, brokers)
+        advice = tools.add_replicas(topic, state, it.brokers, wanted) if is_moved else tools.complete(advice)
         yield warn("ledger", text, advice)
-    if not found and is_told:
+    if not (refusals or found) and is_told:
         yield ok("ledger", f"{topic}: compacted, {replicas} of {brokers} brokers hold it")
+    if NO_LEADER in state.leaders[:1]:
+        return  # it cannot be read
     yield from decisions(job, client)
 
 
@@ -107,7 +130,7 @@ def _missing(job: CheckedJob, client: Client) -> ProbeResult:
         return ok("ledger", f"{topic} is not there; the first batch makes it, and the brokers agree")
     text = f"{topic} is not there, and cannot be made: {trouble}"
     advice = (
-        "name the service with preset, or create the topic with one partition and cleanup.policy=compact, or grant "
-        "Create on it"
+        f"set ledger.replication.factor to at most {len(live_brokers(client))}, the number of brokers; or name the "
+        "service with preset, or create the topic with one partition and cleanup.policy=compact, or grant Create on it"
     )
     return fail("ledger", text, advice)

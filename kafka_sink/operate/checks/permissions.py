@@ -19,6 +19,7 @@ from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import code
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.kafka_tools import KafkaTools, tools_for
 from kafka_sink.operate.checks.topics import metadata_of
 
 # Kafka's AclOperation codes, which are bit positions here.
@@ -43,25 +44,26 @@ def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if is_exactly_once:
         wanted.append((job.options.ledger_topic, (WRITE, READ)))
     for topic, operations in wanted:
-        yield from _on_topic(client, topic, operations)
+        yield from _on_topic(client, topic, operations, tools_for(job.options.producer))
 
 
-def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterator[ProbeResult]:
+def _on_topic(client: Client, topic: str, operations: tuple[int, ...], tools: KafkaTools) -> Iterator[ProbeResult]:
     row = metadata_of(client, topic)
     if row["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
         return  # reported by another probe
     if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
         text = f"not authorized for topic {topic}: not even Describe, which Read and Write imply"
-        yield fail("permissions", text, acl("--topic", topic, [_NAMES[each] for each in operations]))
+        yield fail("permissions", text, tools.grant([_NAMES[each] for each in operations], "--topic", topic))
         return
     told = row["topic_authorized_operations"]
     if told == NOT_TOLD:
-        yield warn("permissions", f"the brokers do not tell what is allowed on topic {topic}", "--probe-write")
+        text = f"the brokers do not tell what is allowed on topic {topic}"
+        yield warn("permissions", text, "try it: add --probe-write to this command")
         return
     missing = [_NAMES[each] for each in operations if not told >> each & 1]
     if missing:
         text = f"not authorized for topic {topic}: {' and '.join(missing)} missing"
-        yield fail("permissions", text, acl("--topic", topic, missing))
+        yield fail("permissions", text, tools.grant(missing, "--topic", topic))
     else:
         names = " and ".join(_NAMES[each] for each in operations)
         yield ok("permissions", f"topic {topic}: {names}")
@@ -92,8 +94,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         return
     if error_code in (ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
         text = f"not authorized for transactional ids that begin with {prefix}: Write missing"
-        advice = f"{acl('--transactional-id', prefix, ['Write'])} --resource-pattern-type prefixed"
-        yield fail("permissions", text, advice)
+        yield fail("permissions", text, grant_on_ids(job))
     elif error_code in NOT_KNOWN:
         yield ok("permissions", f"transactional ids that begin with {prefix}: Write")
         yield ok("coordinator", "the coordinator of this sink's transactions answers")
@@ -104,6 +105,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield fail("coordinator", f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
 
 
-def acl(resource: str, name: str, operations: list[str]) -> str:
-    said = " ".join(f"--operation {operation}" for operation in operations)
-    return f"kafka-acls --add --allow-principal User:NAME {said} {resource} {name}"
+def grant_on_ids(job: CheckedJob) -> str:
+    prefix = job.probing_id.removesuffix("check")
+    tools = tools_for(job.options.producer)
+    return tools.grant(("Write",), "--transactional-id", prefix, "--resource-pattern-type", "prefixed")

@@ -7,19 +7,80 @@ the same each time, so that repeated checks leave only one id behind.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.operate.checks.brokers import clock_finding
+from kafka_sink.operate.checks.brokers import clock_finding, login_advice
+from kafka_sink.operate.checks.cluster import LOG_IN_SYNC, LOG_REPLICAS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.kafka_tools import tools_for
+from kafka_sink.operate.checks.permissions import grant_on_ids
 from kafka_sink.operate.checks.transactions import settings_of
 
 PROBE = b"pykafka-sink check --probe-write: this transaction is aborted"
 _TIMEOUT_MS = 10_000
+_BEGIN, _WRITE, _ABORT = "begin the transaction", "write the record", "abort the transaction"
+
+
+def _grant_on_topic(job: CheckedJob) -> str:
+    return tools_for(job.options.producer).grant(("Write",), "--topic", str(job.options.topic))
+
+
+# A word of the error, what it means, and what to do.
+Reason = tuple[str, str, Callable[[CheckedJob], str]]
+_REASONS: tuple[Reason, ...] = (
+    (
+        "COORDINATOR_NOT_AVAILABLE",
+        "no broker can coordinate transactions: __transaction_state cannot be made, or not be written",
+        lambda _: f"compare {LOG_REPLICAS} and {LOG_IN_SYNC} with the number of brokers: see line transaction log",
+    ),
+    (
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "the coordinator has just taken over, and still reads __transaction_state",
+        lambda _: "repeat the check; tasks wait for it up to kafka.max.block.ms",
+    ),
+    (
+        "NOT_ENOUGH_REPLICAS",
+        "too few replicas are in sync to accept a row",
+        lambda _: f"start the brokers that are down, or lower {IN_SYNC} of the topic: see line replicas",
+    ),
+    (
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "this principal may not use the transactional ids of this sink",
+        grant_on_ids,
+    ),
+    (
+        "TOPIC_AUTHORIZATION_FAILED",
+        "this principal may not write to the topic",
+        _grant_on_topic,
+    ),
+    (
+        "not authorized",
+        "this principal lacks a permission",
+        lambda job: f"{_grant_on_topic(job)}; {grant_on_ids(job)}",
+    ),
+    (
+        "MESSAGE_TOO_LARGE",
+        f"the topic takes no record of {len(PROBE)} bytes",
+        lambda job: tools_for(job.options.producer).alter_topic(str(job.options.topic), MESSAGE_BYTES, 1_048_588),
+    ),
+    (
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "the topic is not there",
+        lambda _: "create it first: see line topic",
+    ),
+    (
+        "INVALID_RECORD",
+        "a rule of the broker refuses the record: a schema is demanded, or something else than text",
+        lambda _: "the check writes plain bytes; ask who runs the brokers which records they validate",
+    ),
+)  # fmt: skip
+_SLOW = ("did not end within", "no result for", "delivery.timeout.ms", "did not answer")
 
 
 def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -39,27 +100,45 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         linger_ms=0,
         allow_auto_create_topics=False,
     )
-    begun = time.monotonic()
+    begun, step = time.monotonic(), _BEGIN
     try:
         with Producer(options) as producer:
             producer.init_transactions()
             producer.begin_transaction()
-            before_ms = time.time() * 1000
+            before_ms, step = time.time() * 1000, _WRITE
             # A key, for a compacted topic.
             record = producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
             producer.flush(job.timeout_s)
-            record.result(0)  # a flush does not raise the error of a record
-            after_ms = time.time() * 1000
+            written = record.result(0)  # a flush does not raise the error of a record
+            after_ms, step = time.time() * 1000, _ABORT
             started_ms = _ask_start_ms(job, client)
             producer.abort_transaction()
     except KafkaSinkError as error:
-        advice = "the other lines say why, or docs/errors.md"
-        yield fail("write", f"a transaction with one record was not possible: {error}", advice)
+        yield write_failure(job, step, error)
         return
     took_ms = (time.monotonic() - begun) * 1000
-    yield ok("write", f"one record was written to {job.options.topic} and aborted, in {took_ms:.0f} ms")
+    text = f"one record was written to {job.options.topic} and aborted, in {took_ms:.0f} ms: login, permissions, the "
+    text = (
+        f"{text}coordinator and the leader of partition {written.partition} work; only read_uncommitted readers see it"
+    )
+    yield ok("write", text)
     if started_ms is not None:
         yield clock_finding(started_ms, before_ms, after_ms, "the coordinator's")
+
+
+def write_failure(job: CheckedJob, step: str, error: KafkaSinkError) -> ProbeResult:
+    """Which step failed, what that means, and what to do; the error itself last."""
+    text = str(error)
+    found = next(((means, advise) for word, means, advise in _REASONS if word in text), None)
+    if found is not None:
+        means, advice = found[0], found[1](job)
+    elif any(word in text for word in _SLOW):
+        means = "brokers did not answer in the time of this check"
+        advice = "repeat it with a longer --timeout; if it lasts, look at the brokers' load and log"
+    else:
+        means, advice = "brokers or login are in the way", login_advice(text)
+    nothing = "nothing was written" if step == _BEGIN else "no reader with read_committed sees the record"
+    return fail("write", f"not possible to {step}: {means}; {nothing}. {error}", advice)
 
 
 def _ask_start_ms(job: CheckedJob, client: Client) -> int | None:

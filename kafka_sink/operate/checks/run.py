@@ -19,16 +19,20 @@ from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.kafka.io.side_by_side import call_side_by_side
 from kafka_sink.operate.checks import (
     brokers,
+    cluster,
     environment,
     ledger,
     permissions,
     probe_write,
+    quotas,
     registry,
     topics,
     transactions,
+    workers,
 )
 from kafka_sink.operate.checks.finding import FAIL, OK, CheckReport, ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.spark_settings import HIDES_OPTIONS, REDACTION, active_session, hides_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.options.secret_options import literal_secrets
@@ -40,6 +44,7 @@ ClusterProbe = Callable[[CheckedJob, Client], Iterable[ProbeResult]]
 GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
     "brokers": (brokers.listeners, brokers.clock),
     "topic": (topics.topics,),
+    "transaction log": (cluster.transaction_log, cluster.other_topics, quotas.quotas),
     "permissions": (permissions.permissions,),
     "transactions": (transactions.availability, permissions.coordinator, transactions.ids),
     "ledger": (ledger.ledger,),
@@ -47,20 +52,31 @@ GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
 _ANY_ADVICE = "docs/errors.md"
 # Order of the report.
 _ORDER = (
-    *("options", "preset", "columns", "python", "pyarrow", "pyspark", "sockets", "pyspark.zip", "bootstrap", "login"),
-    *("brokers", "versions", "clock", "topic", "replicas", "sizes", "permissions", "transactions", "time limits"),
-    *("coordinator", "ids", "ledger", "decisions", "registry", "schema", "write"),
+    *("options", "preset", "columns", "python", "package", "pyarrow", "pyspark", "sockets", "arrow", "pyspark.zip"),
+    *("bootstrap", "login", "brokers", "versions", "clock", "topic", "replicas", "sizes", "new topics", "permissions"),
+    *("quotas", "transactions", "time limits", "transaction log", "coordinator", "ids", "ledger", "decisions"),
+    *("consumer groups", "registry", "schema", "workers", "write"),
 )
+# Starting Python workers takes seconds, and executors that are not there yet take minutes.
+WORKERS_S = 300.0
 
 
 def check(
-    options: Mapping[str, object], schema: Any | None = None, *, timeout_s: float = TIMEOUT_S, probe_write: bool = False
+    options: Mapping[str, object],
+    schema: Any | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    probe_write: bool = False,
+    probe_workers: bool = False,
+    batch_minutes: float | None = None,
 ) -> CheckReport:
     """Checks whether a job with these options will work here. `options` of the Spark job, `schema` of its DataFrame.
 
-    Nothing is written, unless `probe_write`: then one record in a transaction that is aborted.
+    Nothing is written, unless `probe_write`: then one record in a transaction that is aborted. `probe_workers` runs a
+    small Spark job, which tells the release of this package on the executors. `batch_minutes`: how long the longest
+    batch takes (a micro-batch, or a whole batch write), for the time limits of transactions.
     """
-    session = environment.active_session()  # of this thread; the probes have threads of their own
+    session = active_session()  # of this thread; the probes have threads of their own
     if session is not None:
         from kafka_sink.spark.files import look_in_spark_files
 
@@ -75,14 +91,18 @@ def check(
         title, *problems = str(error).split("\n- ")
         findings = [fail("options", " ".join(each.splitlines()), "docs/options.md") for each in problems or [title]]
         return _make_report([*findings, *environment.environment(session)])
-    job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
-    return _make_report([*_check_options(job, session), *_run_probes(job, session)])
+    batch_ms = None if batch_minutes is None else int(batch_minutes * 60_000)
+    job = CheckedJob(settings, parsed, schema, timeout_s, probe_write, batch_ms)
+    asked = run_side_by_side({"workers": lambda: workers.workers(session)}, WORKERS_S) if probe_workers else ()
+    return _make_report([*_check_options(job, session), *_run_probes(job, session), *asked])
 
 
 def _check_options(job: CheckedJob, session: Any | None) -> Iterator[ProbeResult]:
-    shown = literal_secrets(job.settings) if is_of_connect(session) else []
+    shown = literal_secrets(job.settings) if is_of_connect(session) and not hides_options(session) else []
     if shown:
-        yield warn("options", shown_secrets_text(shown), "docs/security.md")
+        hide = f'spark.conf.set("{REDACTION}", r"{HIDES_OPTIONS}")'
+        advice = f"`{hide}` in this session, or the same in spark-defaults.conf of the server; or references"
+        yield warn("options", shown_secrets_text(shown), f"{advice} (docs/security.md)")
     for notice in job.options.notices:
         yield warn("options", notice, "docs/options.md")
     if not job.options.notices and not shown:

@@ -4,33 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client, new_topic_row, topic_query, topic_row
 from kafka_sink.commit.admin.configs import number_of
-from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, REPLICAS_WANTED
+from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, UNCLEAN
 from kafka_sink.commit.admin.topics import TopicState, differences, topic_state
-from kafka_sink.commit.ledger_policy import CLEANUP, alter_command
+from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import CREATE_TOPICS, METADATA
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.kafka_tools import tools_for
+from kafka_sink.operate.checks.replicas import (
+    Replicated,
+    disk_findings,
+    in_sync_findings,
+    leader_findings,
+    live_brokers,
+    lone_findings,
+)
 from kafka_sink.operate.checks.transactions import settings_of
 from kafka_sink.options.sink_options import TopicPlan
 
 ALL = -1
-_LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP)
+# Of a batch: Kafka's defaults of the two sizes differ by less.
+HEADER_BYTES = 1024
+_LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP, UNCLEAN)
+# Of a likely misspelling; the usual limit of 0.6 also gives other names.
+_NEAR = 0.8
 _AUTO_CREATE = "auto.create.topics.enable"
 
 
 def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if job.options.topic is None:
-        text = "no option topic: the column topic decides, row by row"
-        yield ok("topic", text, "name one of the topics with --topic to have it looked at")
+        yield _topics_of_rows(job, client)
     for topic in job.topics:
         yield from topic_findings(job, client, topic)
+
+
+def _topics_of_rows(job: CheckedJob, client: Client) -> ProbeResult:
+    text = "no option topic: the column topic decides, row by row"
+    if _are_made_on_demand(job, client):
+        text = f"{text}, and brokers make each topic that is missing: a mistyped name goes to a new topic, unnoticed"
+        return warn("topic", text, f"set kafka.allow.auto.create.topics=false, or {_AUTO_CREATE}=false on the brokers")
+    return ok("topic", text, "name one of the topics with --topic to have it looked at")
 
 
 def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:
@@ -40,18 +61,15 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
     if state is None:
         yield from _missing(job, client, topic)
         return
-    brokers = len(client.ask_metadata(topic_query(topic))["brokers"])
-    yield from replica_findings(job, topic, state, brokers)
+    yield from replica_findings(job, topic, state, live_brokers(client))
     if state.configs is None:
         text = f"the configuration of {topic} is not told"
         advice = f"grant DescribeConfigs on topic {topic}: {IN_SYNC} and {MESSAGE_BYTES} are not compared without it"
         yield warn("topic", text, advice)
     else:
         yield from size_findings(job, topic, state.configs)
-        is_compacted = "compact" in (state.configs.get(CLEANUP) or "")
-        if is_compacted and job.schema is not None and "key" not in job.schema.names:
-            text = f"{topic} is compacted and the DataFrame has no column key: every row is refused"
-            yield fail("columns", text, f"add a column key, or set {CLEANUP}=delete")
+        if "compact" in (state.configs.get(CLEANUP) or ""):
+            yield from _key_findings(job, topic)
     if plan is not None:
         found = "; ".join(differences(state, plan))
         if found:
@@ -59,54 +77,55 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
             yield warn("topic", f"{topic} differs from what topic.create would make: {found}", advice)
 
 
+def _key_findings(job: CheckedJob, topic: str) -> Iterator[ProbeResult]:
+    """Of a compacted topic. A key of several columns is a record, and never null."""
+    formats = job.options.formats
+    if job.schema is None or (formats is not None and formats.key is not None and formats.key.columns):
+        return
+    key = next((field for field in job.schema.fields if field.name == "key"), None)
+    if key is None:
+        text = f"{topic} is compacted and the DataFrame has no column key: every row is refused"
+        delete = tools_for(job.options.producer).alter_topic(topic, CLEANUP, "delete")
+        yield fail("columns", text, f"add a column key, or {delete}")
+    elif key.nullable:
+        text = f"{topic} is compacted and the column key may be null: brokers refuse the batch of such a row"
+        nothing = "b''" if key.dataType.typeName() == "binary" else "''"
+        advice = "drop such rows, and let the schema say so: df = df.where('key IS NOT NULL').withColumn('key', "
+        yield warn("columns", text, f"{advice}F.coalesce('key', F.lit({nothing})))")
+
+
 def plan_of(job: CheckedJob, topic: str) -> TopicPlan | None:
     plan = job.options.topic_plan
     return plan if plan is None or topic == job.options.topic else replace(plan, configs=())
 
 
-def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: int) -> Iterator[ProbeResult]:
-    headless = [index for index, leader in enumerate(state.leaders) if leader == -1]
-    if headless:
-        text = f"{topic} has no leader for partition {', '.join(map(str, headless))}"
-        yield fail("topic", text, "start the brokers that hold its replicas")
-    replicas, least = state.replication_factor, number_of(state.configs, IN_SYNC)
-    in_sync = min((len(each) for each in state.in_sync), default=0)
-    text = f"{topic}: partitions={len(state.replicas)}, replicas={replicas}"
-    yield ok("topic", text + (f", {IN_SYNC}={least}" if least is not None else ""))
-    if replicas < min(REPLICAS_WANTED, brokers):
-        text = f"{topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} brokers"
-        advice = "rows are lost with a broker's disk: give it three with kafka-reassign-partitions"
-        yield warn("replicas", text, advice)
-    if least is None or headless or job.options.producer.acks != ALL:
-        return  # brokers compare the two only if all replicas in sync have to acknowledge
-    if in_sync < least:
-        text = f"{topic} has a partition with {in_sync} replicas in sync, and {IN_SYNC}={least}: no row is accepted"
-        yield fail(
-            "replicas", text, f"start the brokers that are down, or {alter_command(topic, IN_SYNC, max(1, in_sync))}"
-        )
-    elif replicas >= REPLICAS_WANTED and least < 2:
-        text = f"{topic} has {IN_SYNC}={least}: a row may be acknowledged by one broker alone"
-        yield warn("replicas", text, alter_command(topic, IN_SYNC, 2))
-    elif 1 < replicas == least:
-        text = f"{topic} has {replicas} replicas and {IN_SYNC}={least}: with one broker down no row is accepted"
-        yield warn("replicas", text, alter_command(topic, IN_SYNC, least - 1))
+def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: tuple[int, ...]) -> Iterator[ProbeResult]:
+    tools = tools_for(job.options.producer)
+    it = Replicated(topic, state, brokers, tools, "replicas", "no row is accepted", "rows are lost")
+    yield from leader_findings(replace(it, line="topic"))
+    text = f"{topic}: partitions={len(state.replicas)}, replicas={state.replication_factor}"
+    yield ok("topic", text + (f", {IN_SYNC}={it.least}" if it.least is not None else ""))
+    yield from disk_findings(it)
+    if job.options.producer.acks == ALL:
+        yield from in_sync_findings(it)
+        yield from lone_findings(it)
 
 
 def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
     largest, producer = number_of(configs, MESSAGE_BYTES), job.options.producer
     if largest is None:
         return
-    raise_it = f"raise {MESSAGE_BYTES} of {topic}"
+    tools = tools_for(job.options.producer)
     if producer.batch_size > largest:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below batch.size={producer.batch_size}: full batches are "
         text = f"{text}refused, and sent again in pieces"
-        advice = f"set kafka.batch.size={largest // 2}, or {raise_it}"
+        advice = f"set kafka.batch.size={largest // 2}, or {tools.alter_topic(topic, MESSAGE_BYTES, 1048588)}"
         yield warn("sizes", text, advice)
-    # The difference is the batch header: Kafka's defaults differ by this much.
-    elif producer.max_request_size > largest + 1024:
+    elif producer.max_request_size > largest + HEADER_BYTES:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below max.request.size={producer.max_request_size}: a row "
         text = f"{text}between the two is refused by the broker, and its write fails"
-        advice = f"set kafka.max.request.size={largest}, or {raise_it}"
+        raised = tools.alter_topic(topic, MESSAGE_BYTES, producer.max_request_size + HEADER_BYTES)
+        advice = f"set kafka.max.request.size={largest}, or {raised}"
         yield warn("sizes", text, advice)
     else:
         text = f"batch.size={producer.batch_size} and max.request.size={producer.max_request_size} fit {MESSAGE_BYTES}"
@@ -121,16 +140,38 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
             yield ok("topic", f"{topic} is not there; topic.create=true makes it, and the brokers agree")
         else:
             text = f"{topic} is not there, and cannot be made: {trouble}"
-            advice = "change the options topic.*, or grant Create on the topic"
+            advice = f"set topic.replication.factor to at most {len(live_brokers(client))}, the number of brokers, and "
+            advice = f"look at the other options topic.*; or grant Create on topic {topic}"
             yield fail("topic", text, advice)
         return
-    creates = (client.broker_configs([_AUTO_CREATE]) or {}).get(_AUTO_CREATE)
     commands = settings_of(job, client).commands
     advice = f"`{commands.create_topic(topic)}`, or set topic.create=true{commands.hint}"
-    if creates == "true" and job.options.producer.allow_auto_create_topics:
-        yield warn("topic", f"{topic} is not there; brokers make it on demand, with their defaults", advice)
-    else:
-        yield fail("topic", f"{topic} is not there", advice)
+    near = _near_names(client, topic)
+    text = f"{topic} is not there{f' (is {near} meant?)' if near else ''}"
+    if not _are_made_on_demand(job, client):
+        yield fail("topic", text, advice)
+        return
+    trouble = creation_trouble(client, topic, TopicPlan(-1, -1, ()))
+    if trouble is not None:
+        yield fail("topic", f"{text}, and brokers cannot make it with their defaults: {trouble}", advice)
+        return
+    text = f"{text}; brokers make it on demand, with their defaults: a mistyped name would be made, too, unnoticed"
+    yield warn("topic", text, f"{advice}; with kafka.allow.auto.create.topics=false a missing topic is an error")
+
+
+def _are_made_on_demand(job: CheckedJob, client: Client) -> bool:
+    if not job.options.producer.allow_auto_create_topics:
+        return False
+    return (client.broker_configs([_AUTO_CREATE]) or {}).get(_AUTO_CREATE) == "true"
+
+
+def _near_names(client: Client, topic: str) -> str:
+    """Existing topics whose name is nearly this one. Only an addition: a large cluster may take too long to tell."""
+    try:
+        rows = client.ask_metadata({"topics": None, "allow_auto_topic_creation": False})["topics"]
+    except KafkaSinkError:
+        return ""
+    return " or ".join(get_close_matches(topic, [row["name"] for row in rows], n=2, cutoff=_NEAR))
 
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:

@@ -15,9 +15,10 @@ from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.kafka_tools import restart_with
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
 
-MAX_TIMEOUT = "transaction.max.timeout.ms"
+MAX_TIMEOUT, TIMEOUT = "transaction.max.timeout.ms", "kafka.transaction.timeout.ms"
 # A crashed driver must be restarted within the timeout of its transactions.
 RESTART_MS = 60_000
 _EVERY: dict[str, list[str]] = {"state_filters": [], "producer_id_filters": []}
@@ -55,18 +56,34 @@ def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield ok("time limits", text, advice)
         return
     if wanted_ms > allowed_ms and job.options.transaction_timeout_is_chosen:
-        text = f"kafka.transaction.timeout.ms={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}"
-        advice = f"lower it, or raise {MAX_TIMEOUT} on the brokers"
+        text = f"{TIMEOUT}={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}: every write is refused"
+        advice = f"set {TIMEOUT}={allowed_ms}; or {restart_with(f'{MAX_TIMEOUT}={wanted_ms}')}"
         yield fail("time limits", text, advice)
         return
     used_ms = min(wanted_ms, allowed_ms)
     text = f"transactions of {used_ms} ms ({MAX_TIMEOUT}={allowed_ms})"
-    if used_ms < RESTART_MS:
+    if job.batch_ms is not None and used_ms < job.batch_ms + RESTART_MS:
+        yield _too_short_finding(job.batch_ms, used_ms, allowed_ms)
+    elif used_ms < RESTART_MS:
         text = f"{text}: after a crash in a commit the query has to be back within that time"
-        advice = f"raise {'kafka.transaction.timeout.ms' if wanted_ms <= allowed_ms else MAX_TIMEOUT}"
-        yield warn("time limits", text, advice)
+        yield warn("time limits", text, _longer(RESTART_MS, allowed_ms))
     else:
-        yield ok("time limits", text)
+        yield ok("time limits", text if job.batch_ms is None else f"{text} for batches of {job.batch_ms // 1000} s")
+
+
+def _too_short_finding(batch_ms: int, used_ms: int, allowed_ms: int) -> ProbeResult:
+    """All transactions of a batch are open from its first task to its commit."""
+    text = f"a batch takes {batch_ms // 1000} s, and brokers end its transactions after {used_ms // 1000} s"
+    advice = _longer(2 * batch_ms + RESTART_MS, allowed_ms)
+    if batch_ms >= used_ms:
+        return fail("time limits", f"{text}: it can never be committed", advice)
+    left_s = (used_ms - batch_ms) // 1000
+    return warn("time limits", f"{text}: after a crash in its commit {left_s} s are left to start again", advice)
+
+
+def _longer(needed_ms: int, allowed_ms: int) -> str:
+    wanted = f"set {TIMEOUT}={needed_ms}"
+    return wanted if needed_ms <= allowed_ms else f"{wanted}, and {restart_with(f'{MAX_TIMEOUT}={needed_ms}')}"
 
 
 def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:

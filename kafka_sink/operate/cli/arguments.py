@@ -290,6 +290,10 @@ def _add_check(commands: Commands) -> None:
         "--timeout", type=_parse_any_seconds, default=2.0, metavar="SECONDS", help="in total (default %(default)s)"
     )
     command.add_argument("--probe-write", action="store_true", help="write a record in a transaction and abort it")
+    command.add_argument(
+        "--batch-minutes", type=_parse_minutes, metavar="MINUTES",
+        help="how long the longest batch takes: a micro-batch, or a whole batch write; for the time limits",
+    )  # fmt: skip
     _add_output_options(command, "print a list of JSON objects")
 
 
@@ -477,6 +481,16 @@ def _parse_rate(text: str) -> float:
     if not math.isfinite(rate) or 0 < rate < RATE_MIN:
         raise argparse.ArgumentTypeError(f"a number from {RATE_MIN} is needed; -1 for no limit")
     return rate
+
+
+def _parse_minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes <= 10_080:
+        raise argparse.ArgumentTypeError("a number of minutes above 0 is needed, of a week at most")
+    return minutes
 
 
 def _parse_any_seconds(text: str) -> float:

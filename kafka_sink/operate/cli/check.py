@@ -41,7 +41,9 @@ def _run_checks(given: argparse.Namespace) -> CheckReport:
         schema = None if given.columns is None else _spark_schema(given.columns)
     except ConfigError as error:
         return CheckReport([fail("options", str(error), "pykafka-sink check --help")])
-    return check(settings, schema, timeout_s=given.timeout, probe_write=given.probe_write)
+    return check(
+        settings, schema, timeout_s=given.timeout, probe_write=given.probe_write, batch_minutes=given.batch_minutes
+    )
 
 
 def explain_preset(name: str, settings: Mapping[str, str]) -> CheckReport:

@@ -248,11 +248,11 @@ never changed: the command shows the differences, with exit code 1.
 """
 
 CHECK = """\
-Check in two seconds whether a job with these options will work here: brokers and login, topic, permissions,
-transactions and their time limits, ledger, schema registry, versions, clocks.
+Check in two seconds whether a job with these options will work here: brokers and login, topic, replicas, permissions,
+quotas, transactions and their time limits, ledger, schema registry, versions, clocks.
 
 Each line is a check against the real brokers. Nothing is written unless --probe-write is given: it writes one record
-in a transaction and aborts it.
+in a transaction and aborts it. Commands in the advice are complete and can be pasted.
 
   ✓  works; the advice after it is an improvement
   !  works today, but is likely to cause a failure later
@@ -270,6 +270,7 @@ exit codes:
 examples:
   pykafka-sink check --bootstrap-server localhost:9092 --topic events --sink-id orders
   pykafka-sink check --properties job.properties --topic events --columns 'key STRING, value STRING' --probe-write
+  pykafka-sink check --properties job.properties --topic events --sink-id orders --batch-minutes 20
   pykafka-sink check --preset msk-serverless --explain
 """
 

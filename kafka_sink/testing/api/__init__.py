@@ -37,6 +37,7 @@ HANDLERS: Mapping[int, Callable[[Call], Answer | None]] = MappingProxyType(
         apis.TXN_OFFSET_COMMIT.key: transactions.on_txn_offset_commit,
         apis.DESCRIBE_CONFIGS.key: topics.on_describe_configs,
         apis.SASL_AUTHENTICATE.key: sasl.on_authenticate,
+        apis.DESCRIBE_CLIENT_QUOTAS.key: topics.on_describe_client_quotas,
         apis.CREATE_PARTITIONS.key: topics.on_create_partitions,
         apis.DESCRIBE_QUORUM.key: metadata.on_describe_quorum,
         apis.DESCRIBE_CLUSTER.key: metadata.on_describe_cluster,

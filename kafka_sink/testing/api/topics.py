@@ -1,4 +1,5 @@
-"""CreateTopics (19) 2-7, DeleteTopics (20) 1-6, CreatePartitions (37) 0-3, DescribeConfigs (32) 1-4.
+"""CreateTopics (19) 2-7, DeleteTopics (20) 1-6, CreatePartitions (37) 0-3, DescribeConfigs (32) 1-4,
+DescribeClientQuotas (48) 1.
 
 Done at once, and by any broker: Kafka's brokers forward to the controller. A recreated topic has a new id. Of a manual
 replica assignment in CreateTopics only the number of replicas is used; the model chooses the brokers. DescribeConfigs
@@ -155,3 +156,14 @@ def _source(call: Call, broker_property: str) -> int:
 
 def _config(name: str, value: str, source: int) -> Answer:
     return {"name": name, "value": value, "config_source": source}
+
+
+def on_describe_client_quotas(call: Call) -> Answer:
+    return answer_or_error_text(_describe_client_quotas, call)
+
+
+def _describe_client_quotas(call: Call) -> Answer:
+    """There are none here."""
+    call.check_fault()
+    call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
+    return {"entries": []}
