@@ -73,9 +73,9 @@ BROKER_TOO_OLD = _of_clusters(
 TOO_SLOW = _of_clusters(
     "PKS-3009", "no answer in time",
     "An operation took longer than its limit. It goes on, and the call can be repeated.",
-    "Mend the cause that the text names. COORDINATOR_NOT_AVAILABLE: compare transaction.state.log.replication.factor and "
-    "transaction.state.log.min.isr with the number of brokers, as the command check does. If it names none, see whether "
-    "brokers are overloaded, or raise the limit.",
+    "Mend the cause that the text names. COORDINATOR_NOT_AVAILABLE: compare transaction.state.log.replication.factor "
+    "and transaction.state.log.min.isr with the number of brokers, as the command check does. If it names none, see "
+    "whether brokers are overloaded, or raise the limit.",
     ("did not end within", "did not answer InitProducerId at once"),
     data=TASK,
 )

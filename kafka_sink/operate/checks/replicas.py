@@ -46,9 +46,9 @@ def there_are(brokers: Collection[int]) -> str:
 
 def live_brokers(client: Client) -> tuple[int, ...]:
     """By the metadata that the probes of this connection began with."""
-    if not client.cluster.brokers:
+    if not client.look_at_cluster().brokers:
         client.reach()
-    return tuple(sorted(client.cluster.brokers))
+    return tuple(sorted(client.look_at_cluster().brokers))
 
 
 def leader_findings(it: Replicated) -> Iterator[ProbeResult]:

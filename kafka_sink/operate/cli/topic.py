@@ -83,7 +83,7 @@ def _text_of(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="backslashreplace")
 
 
-def _shown(text: str | None) -> str:
+def _shown_text(text: str | None) -> str:
     if text is None:
         return "null"
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}..."
@@ -120,7 +120,8 @@ def _topic_report(
     lines = [*notes, *table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC"), rows), "", *told]
     if records:
         shown = [
-            (each["partition"], each["offset"], *(_shown(each[name]) for name in ("key", "value"))) for each in records
+            (each["partition"], each["offset"], *(_shown_text(each[name]) for name in ("key", "value")))
+            for each in records
         ]
         lines += ["", *table(("PARTITION", "OFFSET", "KEY", "VALUE"), shown)]
     return Report(exit_code, content, lines)
