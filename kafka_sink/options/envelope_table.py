@@ -63,21 +63,21 @@ def _check_placeholders(option: str, text: str) -> str:
 
 
 _HEADERS = (
-    Option("header.NAME", HeaderText(), "A header of every record, after those of the column headers. ${query.id} and "
-           "${batch.id} are replaced by the sink's names of query and batch: in a stream, Spark's query id and the "
-           "number of the micro-batch. Spark converts option names to lower case, including NAME.", into="headers",
+    Option("header.NAME", HeaderText(), "A header of every record, after those of the column headers. ${query.id} "
+           "and ${batch.id} stand for query and batch. Spark makes option names lower case, NAME as well.",
+           into="headers",
            example="header.source=orders-job"),
-    Option("cloudevents", Choice((BINARY_MODE, STRUCTURED_MODE)), "Records are CloudEvents 1.0. binary: the attributes "
+    Option("cloudevents", Choice((BINARY_MODE, STRUCTURED_MODE)), "Records are CloudEvents 1.0. binary: attributes "
            "are headers ce_NAME, the value is the data. structured: the value is a JSON object with attributes and "
-           "data; the data is the JSON of value.format=json, or of a column value.", into="mode", example="binary"),
-    Option("cloudevents.NAME", AttributeText(), "An attribute of every event, with the placeholders of header.NAME. "
-           "type and source are required, here or from a column. id defaults to a combination of query, batch, Spark "
-           "partition and row, which names one row only with exactly-once delivery. datacontenttype defaults to that "
-           "of value.format, otherwise to application/json in structured mode.", into="attributes",
+           "data, which are the JSON of value.format=json or of the column value.", into="mode", example="binary"),
+    Option("cloudevents.NAME", AttributeText(), "An attribute of every event; placeholders as in header.NAME. type "
+           "and source are required, here or from a column. id is made of query, batch, Spark partition and row, "
+           "and names one row only with exactly-once. datacontenttype is that of value.format, in structured mode "
+           "otherwise application/json.", into="attributes",
            example="cloudevents.type=com.example.order"),
-    Option("cloudevents.NAME.column", AttributeColumn(), "The column with the attribute: string, whole number, boolean "
-           "or timestamp. If it is null, the row does not have the attribute; record.errors handles a row without id, "
-           "type or source. The column is also part of the value, unless value.columns leaves it out.",
+    Option("cloudevents.NAME.column", AttributeColumn(), "The column with the attribute: string, whole number, "
+           "boolean or timestamp. null: the row has none; record.errors handles a row without id, type or source. "
+           "The column stays in the value, unless value.columns leaves it out.",
            into="attribute_columns", example="cloudevents.id.column=order_id"),
 )  # fmt: skip
 

@@ -110,67 +110,66 @@ def _of_source(source: str) -> Needs:
 
 
 _FORMATS = (
-    Option("value.format", Choice(FORMATS), "How values are written. avro, protobuf and json-schema: with a schema, "
-           "and with the schema id for readers of the registry. json: like to_json, except for times and some numbers. "
-           "string and binary: the column unchanged. Not set: a string or binary column unchanged.", example="avro"),
-    Option("value.columns", Names("column names separated by commas, or *"), "The columns that form the record; "
-           f"{EVERY_COLUMN}: all columns but key, value, topic, partition, headers and timestamp. Not set: the column "
-           "value; without such a column, the same as *.",
+    Option("value.format", Choice(FORMATS), "How values are written. avro, protobuf, json-schema: with a schema, "
+           "whose id readers find in a registry. json: like to_json, except for times and some numbers. string, "
+           "binary, not set: the column as it is.", example="avro"),
+    Option("value.columns", Names("column names separated by commas, or *"), "The columns of the record; "
+           f"{EVERY_COLUMN}: all but key, value, topic, partition, headers and timestamp. If not set: the column "
+           "value, or if there is none, *.",
            needs=Needs(("value.format",), "value.columns needs value.format: it says what is made of the columns"),
            example="id,amount,currency"),
-    Option("value.record.name", NOT_EMPTY, "The name, with its namespace, of a schema that is derived from the columns "
-           "(default: topLevelRecord, as in Spark). In Protobuf, the message of the schema to write (default: the "
-           "first)."),
+    Option("value.record.name", NOT_EMPTY, "Name and namespace of a schema that is derived from columns; if not "
+           "set, topLevelRecord as in Spark. In Protobuf the message to write; if not set, the first."),
     Option("key.format", Choice(FORMATS), "How the column key is written; see value.format."),
     Option("key.record.name", NOT_EMPTY, "See value.record.name."),
 )  # fmt: skip
 
 # Which schema, for key and value.
 _SCHEMAS = (
-    Option("auto.register.schemas", FLAG, "Register the schema under its subject if it is missing. The registry "
-           "refuses an incompatible schema before any task runs.", default=False),
+    Option("auto.register.schemas", FLAG, "Register the schema if it is missing; an incompatible one is refused "
+           "before any task runs.", default=False),
     Option("use.latest.version", FLAG, "Write with the latest version of the subject; columns are matched to its "
            "fields by name.", default=False),
     Option("normalize.schemas", FLAG, "Let the registry normalize schemas, so that their spelling does not matter.",
            default=False),
-    Option("schema.rules", Choice((REFUSE, IGNORE)), "Data contracts: the sink applies no rules of a schema. refuse: a "
-           "schema with active rules for writers (domain and encoding rules of the modes WRITE and WRITEREAD) is an "
-           "error that names them. ignore: rows are written as they are, and the log says so once.", default=REFUSE),
+    Option("schema.rules", Choice((REFUSE, IGNORE)), "The sink applies no rules of a schema (data contracts). "
+           "refuse: a schema with active rules for writers is an error that names them. ignore: write rows as they "
+           "are; the log says so once.", default=REFUSE),
 )  # fmt: skip
 
 
 def _rows_of(side: str) -> tuple[Option, ...]:
     return (
-        Option(f"{side}.schema", NOT_EMPTY, f"The schema of the {side}: its text, or the name of a file that contains "
-               "it. The file is searched like other files."),
-        Option(f"{side}.schema.id", _IDENTITY, f"The id or GUID of a registered schema. If {side}.schema is also set, "
-               "the registry is asked for rules only, and without a registry nobody is."),
+        Option(f"{side}.schema", NOT_EMPTY, "The schema: its text, or a file with it."),
+        Option(f"{side}.schema.id", _IDENTITY, "Id or GUID of a registered schema. With a schema of your own as "
+               "well, the registry is asked for rules only."),
         Option(f"{side}.schema.version", _VERSION, "Write with this version of the subject."),
         Option(f"{side}.subject.name.strategy", _STRATEGY, "How the subject is named: by the topic, the record, or "
                "both.", default=TOPIC_NAME),
-        Option(f"{side}.subject.name", NOT_EMPTY, "The subject itself, in place of a strategy. :.context:subject is a "
-               "subject in a context."),
-        Option(f"{side}.schema.framing", Choice(FRAMINGS), "How a reader finds the schema; see docs/schemas.md.",
+        Option(f"{side}.subject.name", NOT_EMPTY, "The subject itself, in place of a strategy; :.context:subject is "
+               "one in a context."),
+        Option(f"{side}.schema.framing", Choice(FRAMINGS), "How a reader finds the schema "
+               "([framings](schemas.md#registries)).",
                default=PREFIX),
     )  # fmt: skip
 
 
 _REGISTRY = (
-    Option(f"{REGISTRY}url", Urls(), "URLs of the schema registry, tried one after the other. Only the driver sends "
-           "requests to it, while a write is planned; executors do not.", example="https://registry:8081"),
-    Option(f"{REGISTRY}context", _CONTEXT_NAME, "The context of all subjects that do not name a context."),
+    Option(f"{REGISTRY}url", Urls(), "Addresses of the schema registry, tried in turn. Only the driver sends "
+           "requests to it, before tasks run.", example="https://registry:8081"),
+    Option(f"{REGISTRY}context", _CONTEXT_NAME, "The context of subjects that name none."),
     Option(f"{REGISTRY}http.connect.timeout.ms", Whole(1), "Maximum time to connect.", default=10_000),
     Option(f"{REGISTRY}http.read.timeout.ms", Whole(1), "Maximum wait for a response.", default=10_000),
-    Option(f"{REGISTRY}max.retries", Whole(0, 100), "How often all URLs are tried again if none answered, or if the "
-           "answer was 408, 429, 500, 502, 503 or 504.", default=3),
-    Option(f"{REGISTRY}retries.wait.ms", INT, "Wait before the first retry. It doubles each time, and a Retry-After "
-           "header can require more.", default=1_000),
-    Option(f"{REGISTRY}retries.max.wait.ms", INT, "Maximum wait before a retry.", default=20_000),
-    Option(f"{REGISTRY}latest.cache.ttl.sec", Whole(0, besides=-1), "How long a planning process caches the latest "
-           "version of a subject; -1: as long as the process runs. All other answers of a registry never change.",
+    Option(f"{REGISTRY}max.retries", Whole(0, 100), "How often all addresses are tried again if none answered, or "
+           "with 408, 429, 500, 502, 503 or 504.", default=3),
+    Option(f"{REGISTRY}retries.wait.ms", INT, "Wait before the first retry; it doubles each time, and a Retry-After "
+           "header can ask for more.", default=1_000),
+    Option(f"{REGISTRY}retries.max.wait.ms", INT, "Longest such wait.", default=20_000),
+    Option(f"{REGISTRY}latest.cache.ttl.sec", Whole(0, besides=-1), "How long the driver keeps the latest version "
+           "of a subject; -1: as long as the process runs. Other answers never change.",
            default=-1),
-    Option(f"{REGISTRY}allow.plaintext.credentials", FLAG, "Allow credentials to be sent to another host over http://. "
-           "false: they are refused.", default=False),
+    Option(f"{REGISTRY}allow.plaintext.credentials", FLAG, "true: send credentials to another host over http://.",
+           default=False),
     Option(f"{BASIC}credentials.source", Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: the credentials "
            "of basic.auth.user.info; the default if that option is set. SASL_INHERIT: user and password of the "
            "connection to Kafka."),

@@ -67,7 +67,8 @@ class Option:
     sink refuses this option of a producer.
 
     `same` lists the values of a refused or ineffective option that match what this producer does anyway: they are
-    accepted silently. `instead` completes the message about all others.
+    accepted silently. `instead` completes the message about all others, and is what the reference says; the meaning of
+    such an option is only for those who read the table.
     """
 
     name: str

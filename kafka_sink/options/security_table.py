@@ -55,13 +55,12 @@ _PASSWORD = tuple(f"sasl.mechanism={each}" for each in WITH_PASSWORD)
 _AWS, _TOKENS, _KERBEROS = ((f"sasl.mechanism={each}",) for each in (AWS_MSK_IAM, OAUTHBEARER, GSSAPI))
 
 _ENCRYPT = (
-    Option("security.protocol", Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True), "Encryption "
-           "(SSL) and authentication (SASL) of connections. With SASL_PLAINTEXT anyone who can read the network "
-           "traffic sees the data, and with PLAIN also the password.", example="SASL_SSL"),
-    Option("allow.plaintext.credentials", FLAG, "Allow credentials to be sent to other hosts over connections without "
-           "TLS: with SASL_PLAINTEXT the password of PLAIN, a token of OAUTHBEARER, a signed request of AWS_MSK_IAM. "
-           "false: they are refused, and so are credentials with security.protocol=PLAINTEXT. SCRAM and GSSAPI send no "
-           "secret and do not need it.", origin=_OWN),
+    Option("security.protocol", Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True), ""
+           "Encryption (SSL) and login (SASL). With SASL_PLAINTEXT whoever reads the network sees the data, and "
+           "with PLAIN the password.", example="SASL_SSL"),
+    Option("allow.plaintext.credentials", FLAG, "true: send credentials to other hosts without TLS: a password of "
+           "PLAIN, a token of OAUTHBEARER, a signed request of AWS_MSK_IAM. false: refuse that, and credentials "
+           "with security.protocol=PLAINTEXT. SCRAM and GSSAPI send no secret and do not need it.", origin=_OWN),
     Option("ssl.truststore.location", PemPath(), f"{_STORE_FILE} with the certificates to trust, or a folder of them "
            "as OpenSSL's rehash makes it. Without this and ssl.truststore.certificates, the system's trusted "
            "certificates are used.", example="/etc/kafka/ca.pem"),
@@ -80,14 +79,14 @@ _ENCRYPT = (
     Option("ssl.crl.location", PemPath(), f"{_PEM_FILE} with lists of revoked certificates, one of each authority in "
            "the chain of a broker's certificate, the root included; without one of them every connection fails.",
            origin=_RD),
-    Option("enable.ssl.certificate.verification", FLAG, "false: accept any certificate. An attacker on the network can "
-           "then read and change all data, including credentials.", origin=_RD),
-    Option("ssl.endpoint.identification.algorithm", HOST_CHECK, "Check that the certificate of a broker is for its "
-           "host name. Empty: no check, so that the owner of any trusted certificate can impersonate a broker."),
-    Option("ssl.protocol", TLS_VERSION, "The newest TLS version that may be used."),
-    Option("ssl.enabled.protocols", TlsVersions(), "TLS versions that may be used."),
-    Option("ssl.cipher.suites", CipherSuites(), "Allowed ciphers, by Java's or OpenSSL's names; empty: OpenSSL's "
-           "defaults. TLS 1.3 ciphers cannot be selected individually: one name allows all three."),
+    Option("enable.ssl.certificate.verification", FLAG, "false: accept any certificate; an attacker on the network "
+           "can then read and change everything.", origin=_RD),
+    Option("ssl.endpoint.identification.algorithm", HOST_CHECK, "Compare a broker's certificate with its hostname. "
+           "Empty: no, so that the owner of any trusted certificate can pose as a broker."),
+    Option("ssl.protocol", TLS_VERSION, "The newest TLS version to use."),
+    Option("ssl.enabled.protocols", TlsVersions(), "TLS versions to use."),
+    Option("ssl.cipher.suites", CipherSuites(), "Allowed ciphers; empty: OpenSSL's choice. One name of TLS 1.3 "
+           "allows all three of it."),
     refuse("security.providers", "JVM security providers.", _JVM),
     refuse("ssl.provider", "JVM provider of TLS.", _JVM),
     refuse("ssl.engine.factory.class", "JVM class that creates TLS engines.", _JVM),
@@ -97,9 +96,9 @@ _ENCRYPT = (
 )  # fmt: skip
 
 _LOG_IN = (
-    Option("sasl.mechanism", Mechanism(), "How the client authenticates.", example="SCRAM-SHA-512"),
-    Option("sasl.jaas.config", SECRET, "Login module and credentials as the Java client takes them: PlainLoginModule, "
-           "ScramLoginModule (also with tokenauth), OAuthBearerLoginModule, IAMLoginModule or Krb5LoginModule.",
+    Option("sasl.mechanism", Mechanism(), "How the client logs in.", example="SCRAM-SHA-512"),
+    Option("sasl.jaas.config", SECRET, "Login as the Java client takes it: PlainLoginModule, ScramLoginModule (also "
+           "with tokenauth), OAuthBearerLoginModule, IAMLoginModule or Krb5LoginModule.",
            example="${file:/run/secrets/kafka.properties:jaas}"),
     Option("sasl.username", NOT_EMPTY, "User name for PLAIN and SCRAM.", scope=_PASSWORD, origin=_RD),
     Option("sasl.password", SECRET, "Password for PLAIN and SCRAM.", scope=_PASSWORD, origin=_RD,
@@ -107,52 +106,51 @@ _LOG_IN = (
     refuse("sasl.client.callback.handler.class", "JVM class that provides credentials. The class for AWS_MSK_IAM is "
            "accepted: this producer does the same anyway.", _JVM,
            same=("software.amazon.msk.auth.iam.IAMClientCallbackHandler",)),
-    Option("sasl.login.callback.handler.class", CallbackHandler(), "Kafka's own handlers for OAUTHBEARER are accepted: "
-           "this producer does the same anyway."),
+    Option("sasl.login.callback.handler.class", CallbackHandler(), "Kafka's own handlers for OAUTHBEARER, for which "
+           "this producer needs no class."),
     refuse("sasl.login.class", "JVM class that logs in.", _JVM),
-    Option("sasl.aws.region", AWS_REGION, "AWS_MSK_IAM: region of the brokers. The default is the region in their host "
-           "names, then AWS_REGION or AWS_DEFAULT_REGION.", scope=_AWS, origin=_OWN),
-    Option("sasl.aws.access.key.id", NOT_EMPTY, "AWS_MSK_IAM: access key id. If it is not set, botocore finds "
-           "credentials: environment, web identity, ~/.aws, container, instance.", scope=_AWS, origin=_OWN),
+    Option("sasl.aws.region", AWS_REGION, "Region of the brokers; if not set, that of their hostnames, then "
+           "AWS_REGION or AWS_DEFAULT_REGION.", scope=_AWS, origin=_OWN),
+    Option("sasl.aws.access.key.id", NOT_EMPTY, "Access key id. If not set, botocore looks in environment, web "
+           "identity, ~/.aws, container and instance.", scope=_AWS, origin=_OWN),
     Option("sasl.aws.secret.access.key", SECRET, "Its secret.", scope=_AWS, origin=_OWN),
     Option("sasl.aws.session.token", SECRET, "Its session token, if it has one.", scope=_AWS, origin=_OWN),
-    Option("sasl.aws.profile", NOT_EMPTY, "AWS_MSK_IAM: profile of ~/.aws, as awsProfileName in sasl.jaas.config.",
+    Option("sasl.aws.profile", NOT_EMPTY, "Profile of ~/.aws, as awsProfileName in sasl.jaas.config.",
            scope=_AWS, origin=_OWN),
-    Option("sasl.aws.role.arn", NOT_EMPTY, "AWS_MSK_IAM: role to assume with those credentials, as awsRoleArn in "
+    Option("sasl.aws.role.arn", NOT_EMPTY, "Role to assume with those credentials, as awsRoleArn in "
            "sasl.jaas.config.", scope=_AWS, origin=_OWN),
-    Option("sasl.oauthbearer.token.provider", TokenProvider(), "OAUTHBEARER: a function without arguments that returns "
-           "the token as text, by import name or as a Python callable. It is called wherever connections are opened, "
-           "also on executors.", scope=_TOKENS, origin=_OWN, example="my_package.login:token"),
-    Option("sasl.oauthbearer.token.endpoint.url", NOT_EMPTY, "OAUTHBEARER: URL of the token endpoint for client id and "
-           "secret (OIDC client credentials). https, or http for an address of this host.", scope=_TOKENS),
+    Option("sasl.oauthbearer.token.provider", TokenProvider(), "A function without arguments that returns the token "
+           "as text. It is called where connections are opened, also on executors.", scope=_TOKENS, origin=_OWN,
+           example="my_package.login:token"),
+    Option("sasl.oauthbearer.token.endpoint.url", NOT_EMPTY, "Token endpoint for client id and secret (OIDC). "
+           "https, or http on this host.", scope=_TOKENS),
     Option("sasl.oauthbearer.client.credentials.client.id", NOT_EMPTY, "Client id for the token endpoint.",
            scope=_TOKENS),
     Option("sasl.oauthbearer.client.credentials.client.secret", SECRET, "Its secret.", scope=_TOKENS),
-    Option("sasl.oauthbearer.assertion.file", NOT_EMPTY, "A file with a signed assertion (RFC 7523), in place of the "
-           "secret. It is read again for each token.", scope=_TOKENS),
-    Option("sasl.oauthbearer.jwt.retriever.class", Retriever(), "How a token is requested. JwtBearerJwtRetriever: the "
-           "assertion is the grant. The others: the assertion authenticates the client.",
+    Option("sasl.oauthbearer.assertion.file", NOT_EMPTY, "A signed assertion (RFC 7523) in place of the secret, "
+           "read again for each token.", scope=_TOKENS),
+    Option("sasl.oauthbearer.jwt.retriever.class", Retriever(), "JwtBearerJwtRetriever: the assertion is the grant. "
+           "The others: it authenticates the client.",
            default=f"{_OAUTHBEARER}.DefaultJwtRetriever", scope=_TOKENS),
     Option("sasl.oauthbearer.scope", NOT_EMPTY, "Scope to request with a token.", scope=_TOKENS),
     Option("sasl.oauthbearer.header.urlencode", FLAG, "Encode id and secret as URL text.", scope=_TOKENS),
-    Option("sasl.login.connect.timeout.ms", Whole(1), "Time limit for connecting to the token endpoint, 10 seconds by "
-           "default. It also applies to AWS endpoints; for containers and instances the default is 2 seconds."),
-    Option("sasl.login.read.timeout.ms", Whole(1), "Time limit for the response of the token endpoint, 10 seconds by "
-           "default."),
+    Option("sasl.login.connect.timeout.ms", Whole(1), "Limit for connecting to the token endpoint, 10 seconds if "
+           "not set; also to AWS endpoints, of containers and instances 2 seconds."),
+    Option("sasl.login.read.timeout.ms", Whole(1), "Limit for the answer of the token endpoint, 10 seconds if not "
+           "set."),
     Option("sasl.login.retry.backoff.ms", LONG, "Wait before the first retry at the token endpoint."),
     Option("sasl.login.retry.backoff.max.ms", LONG, "Longest such wait."),
-    Option("sasl.login.refresh.window.factor", Fraction(0.5, 1.0), "Share of the lifetime of a token, or of AWS "
-           "credentials, after which it is renewed."),
+    Option("sasl.login.refresh.window.factor", Fraction(0.5, 1.0), "Share of the lifetime of a token or of AWS "
+           "credentials after which they are renewed."),
     Option("sasl.login.refresh.window.jitter", Fraction(0.0, 0.25), "Random part added to that share."),
-    Option("sasl.login.refresh.min.period.seconds", Whole(0, 900), "Minimum time between two renewals."),
-    Option("sasl.login.refresh.buffer.seconds", Whole(0, 3_600), "Minimum time between a renewal and the expiry of a "
-           "token."),
-    Option("sasl.kerberos.service.name", NOT_EMPTY, "GSSAPI: the first part of the brokers' Kerberos name, as "
-           "serviceName in sasl.jaas.config. The rest is the host name that a broker advertises.", scope=_KERBEROS),
-    Option("sasl.kerberos.principal", NOT_EMPTY, "GSSAPI: the client's Kerberos name. The default is the principal of "
-           "the ticket cache.", scope=_KERBEROS, origin=_RD),
-    Option("sasl.kerberos.keytab", NOT_EMPTY, "GSSAPI: file with the key of that principal. Without it the ticket "
-           "cache of the process (KRB5CCNAME) is used.", scope=_KERBEROS, origin=_RD),
+    Option("sasl.login.refresh.min.period.seconds", Whole(0, 900), "Shortest time between two renewals."),
+    Option("sasl.login.refresh.buffer.seconds", Whole(0, 3_600), "Shortest time between a renewal and a token's end."),
+    Option("sasl.kerberos.service.name", NOT_EMPTY, "The first part of the brokers' Kerberos name (serviceName); "
+           "the rest is the hostname that a broker advertises.", scope=_KERBEROS),
+    Option("sasl.kerberos.principal", NOT_EMPTY, "The client's Kerberos name; if not set, that of the ticket cache.",
+           scope=_KERBEROS, origin=_RD),
+    Option("sasl.kerberos.keytab", NOT_EMPTY, "File with the key of that principal. Without it the ticket cache of "
+           "the process is used (KRB5CCNAME).", scope=_KERBEROS, origin=_RD),
     refuse("sasl.kerberos.kinit.cmd", "Program that obtains tickets.", "no program is run; the Kerberos library "
            "obtains tickets with a keytab, or uses those of a cache", default="/usr/bin/kinit",
            same=("/usr/bin/kinit",)),

@@ -70,77 +70,75 @@ def _of_receiver(*receivers: str) -> Needs:
 
 
 _CONNECT = (
-    Option("preset", PresetName(), "The service that runs the brokers. The preset sets the options that the service "
-           "needs ([services.md](services.md)). Options that you set override the preset.", example="confluent-cloud"),
+    Option("preset", PresetName(), "The service that runs the brokers: sets what it needs "
+           "([services.md](services.md)). Options that you set come first.", example="confluent-cloud"),
 )  # fmt: skip
 
 _TOPICS = (
-    Option("topic", TOPIC_NAME, "The topic of every row. If it is set, a column topic is ignored. If it is not set, "
-           "the column topic names the topic of each row.", example="orders"),
-    Option("topic.create", FLAG, "Create the topic and dead.letter.topic if they are missing, and wait until every "
-           "broker knows them. This happens on the driver, before the tasks of each batch and before a schema is "
-           "registered. An existing topic that differs from the options below is not changed; one warning is logged.",
+    Option("topic", TOPIC_NAME, "The topic of every row. If it is not set, the column topic names the topic of each "
+           "row; if it is, such a column is ignored.", example="orders"),
+    Option("topic.create", FLAG, "Create the topic and dead.letter.topic if they are missing, before the tasks of a "
+           "batch run, and wait until every broker knows them. A topic that is there is not changed; if it differs, "
+           "one warning is logged.",
            default=False, example="true"),
-    Option("topic.partitions", Whole(1, besides=-1), "Number of partitions of a topic that topic.create creates. -1: "
-           "the broker's default.", default=-1),
-    Option("topic.replication.factor", Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
-           "topic.create creates. -1: the broker's default.", default=-1),
-    Option("topic.config.NAME", ANY_TEXT, "A configuration of the topic that topic.create creates, such as "
-           "topic.config.retention.ms. It does not apply to dead.letter.topic.",
+    Option("topic.partitions", Whole(1, besides=-1), "Partitions of a topic that topic.create creates; -1: the "
+           "broker's default.", default=-1),
+    Option("topic.replication.factor", Whole(1, 32767, besides=-1), "Replicas of a topic that topic.create creates; "
+           "-1: the broker's default.", default=-1),
+    Option("topic.config.NAME", ANY_TEXT, "A configuration of the topic that topic.create creates. It does not "
+           "apply to dead.letter.topic.",
            into="topic_config", example="topic.config.retention.ms=604800000"),
 )  # fmt: skip
 
 _DELIVERY = (
     Option("delivery.guarantee", Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in a "
-           "transaction, and the driver commits all transactions of a batch after one durable decision. Readers with "
-           "isolation.level=read_committed see each row once, even after crashes. at-least-once: rows are visible "
-           "immediately, and twice if Spark repeats a task or a batch.", default=EXACTLY_ONCE, example="at-least-once"),
-    Option("delivery.fallback", Choice((NO_FALLBACK, AT_LEAST_ONCE)), "What to do with exactly-once if the brokers "
-           "offer no transactions. none: the write fails when it is planned. at-least-once: log a warning, and write "
-           "with that guarantee.", default=NO_FALLBACK, scope=_ONCE),
-    Option("sink.id", _SINK_ID, "The name of this sink in its ledger and the prefix of its transactional ids. The "
-           "default for a stream is derived from its checkpointLocation; a batch write needs it together with "
-           "batch.id.", example="orders-export"),
-    Option("batch.id", _LABEL, "Batch writes: the name of this export. A second run with the same name delivers "
-           "nothing; if the first run crashed in its commit, the second run completes it. Needs sink.id. A name that "
-           "is only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere "
-           "query.id must name it.", needs=Needs(("sink.id",), "batch.id needs sink.id: together they name an export"),
+           "transaction, and the driver commits those of a batch together; readers with "
+           "isolation.level=read_committed see each row once. at-least-once: rows are visible at once, and again if "
+           "Spark repeats a task or a batch.", default=EXACTLY_ONCE, example="at-least-once"),
+    Option("delivery.fallback", Choice((NO_FALLBACK, AT_LEAST_ONCE)), "If the brokers offer no transactions. none: "
+           "the write fails before any task runs. at-least-once: write with that guarantee, and log a warning.",
+           default=NO_FALLBACK, scope=_ONCE),
+    Option("sink.id", _SINK_ID, "The name of this sink in its ledger, and the prefix of its transactional ids. A "
+           "stream without it is named after its checkpointLocation; a batch write needs it together with batch.id.",
+           example="orders-export"),
+    Option("batch.id", _LABEL, "Batch writes: the name of this export. A second run with the same name adds "
+           "nothing, or completes what the first had decided. A name that is only a number is a micro-batch: inside "
+           "foreachBatch Spark names its query, elsewhere query.id must.",
+           needs=Needs(("sink.id",), "batch.id needs sink.id: together they name an export"),
            scope=_ONCE, example="2025-11-26"),
-    Option("query.id", _LABEL, "The query to which a micro-batch belongs, if Spark does not provide it: inside "
-           "foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the query starts with a "
-           "new checkpoint. A batch write needs batch.id as well; kafka_sink.foreach_batch and write_batch do not.",
+    Option("query.id", _LABEL, "The query of a micro-batch, where Spark does not name it: inside foreachBatch over "
+           "Spark Connect, or in your own threads. Choose a new one for each new checkpoint. "
+           "kafka_sink.foreach_batch and write_batch need no batch.id with it.",
            needs=Needs(("batch.id",), "query.id needs batch.id: it says whose micro-batch a write inside "
                        "foreachBatch is"),
            scope=_ONCE),
-    Option("replay.mismatch", Choice(MISMATCHES), "What to do when a delivered batch is repeated with different rows. "
-           "Possible reasons: a checkpoint was restored from an older copy, two writes use the same name, or the query "
-           "produces different rows each time. fail: stop if the row counts differ, and warn if only the contents "
-           "differ (stop then, too, if the same run delivered the batch). warn: warn in all cases, and keep the "
-           "delivered rows. skip: keep them without a warning.", default=MISMATCHES[0], scope=_ONCE),
-    Option("commit.visible.timeout.ms", INT, "After a commit: how long to wait until read_committed readers can see "
-           "the whole batch. Brokers answer a commit before they write its markers, usually by some milliseconds. If "
-           "rows are not visible in time, a warning names the partitions, and the batch counts as delivered. Any open "
-           "transaction in a partition blocks its readers, so topics with other transactional writers may use up this "
-           "time at each batch. 0: do not wait.", default=0, scope=_ONCE),
-    Option("ledger.topic", TOPIC_NAME, "The compacted topic that holds the decisions of exactly-once sinks. It is "
-           "created if it is missing. Several sinks may share one ledger topic.", default=DEFAULT_LEDGER, scope=_ONCE),
-    Option("ledger.create", FLAG, "Create the ledger topic if it is missing. false: a missing topic is an error; its "
-           "text says how to create it.", default=True, scope=_ONCE),
-    Option("ledger.replication.factor", Whole(1, 32767, besides=-1), "Replication factor of the ledger topic when the "
-           "sink creates it. -1: 3, or the number of brokers if there are fewer.", default=-1, scope=_ONCE),
-    Option("ledger.config.NAME", ANY_TEXT, "A configuration of the ledger topic when the sink creates it. It adds to "
-           "or replaces the sink's own configurations. An empty value selects the broker's default. cleanup.policy can "
-           "only be compact.", into="ledger_config", scope=_ONCE, example="ledger.config.segment.bytes=52428800"),
-    Option("ledger.accept.new.sink", FLAG, "A stream that has delivered batches but is not in the ledger is refused, "
-           "because the sink must not mistake a lost ledger for an empty one. true accepts such a stream, for example "
-           "when it changes from at-least-once or from another sink.", default=False, scope=_ONCE),
+    Option("replay.mismatch", Choice(MISMATCHES), "If a delivered batch comes again with other rows: an older "
+           "checkpoint was restored, two writes have one name, or the query gives other rows each time. fail: stop "
+           "if row counts differ; if only contents differ, warn (stop if it is the same run). warn: always warn, "
+           "and keep what was delivered. skip: keep it without a word.", default=MISMATCHES[0], scope=_ONCE),
+    Option("commit.visible.timeout.ms", INT, "How long a commit waits until readers can see the whole batch, which "
+           "is usually some milliseconds later. After it a warning names the partitions; the batch counts as "
+           "delivered. Open transactions of other writers in the topic can use up this time at each batch. 0: do "
+           "not wait.", default=0, scope=_ONCE),
+    Option("ledger.topic", TOPIC_NAME, "The compacted topic with the decisions of exactly-once sinks, which may "
+           "share it. It is created if it is missing.", default=DEFAULT_LEDGER, scope=_ONCE),
+    Option("ledger.create", FLAG, "Create the ledger topic if it is missing. false: it is an error, which says how "
+           "to create it.", default=True, scope=_ONCE),
+    Option("ledger.replication.factor", Whole(1, 32767, besides=-1), "Replicas of the ledger topic when the sink "
+           "creates it; -1: 3, or as many as there are brokers.", default=-1, scope=_ONCE),
+    Option("ledger.config.NAME", ANY_TEXT, "A configuration of the ledger topic when the sink creates it, besides "
+           "or instead of its own ones; empty: the broker's default. cleanup.policy can only be compact.",
+           into="ledger_config", scope=_ONCE, example="ledger.config.segment.bytes=52428800"),
+    Option("ledger.accept.new.sink", FLAG, "true: accept a stream that has delivered batches and is not in the "
+           "ledger, because it comes from at-least-once or from another sink. Otherwise it is refused: its ledger "
+           "may be lost.", default=False, scope=_ONCE),
 )  # fmt: skip
 
 _ERRORS = (
-    Option("record.errors", Choice((FAIL, DROP, DEAD_LETTER)), "What to do with a row that can never be sent (too "
-           "large, no topic, a partition that does not exist, a header without a key). fail: the task fails with an "
-           "error that names the row. drop: the row is skipped and counted in the summary. dead-letter: the row is "
-           "written to dead.letter.topic instead, with headers that give the reason.", default=FAIL,
+    Option("record.errors", Choice((FAIL, DROP, DEAD_LETTER)), "A row that can never be sent: too large, without "
+           "topic, for a partition that does not exist, with a header without key. fail: the task fails and names "
+           "the row. drop: leave it out and count it. dead-letter: write it to dead.letter.topic, with the reason "
+           "in headers.", default=FAIL,
            example="dead-letter"),
     Option("dead.letter.topic", TOPIC_NAME, "The topic for record.errors=dead-letter.",
            needs=Needs((f"record.errors={DEAD_LETTER}",), "dead.letter.topic is set, but record.errors is "
@@ -148,44 +146,43 @@ _ERRORS = (
 )  # fmt: skip
 
 _METRICS = (
-    Option("summary.listener", FUNCTION_NAME, "A function with two arguments, a BatchKey and a BatchSummary. It is "
-           "called after each commit, on the driver, in a Python process of Spark; not for a batch that an earlier run "
-           "had delivered. An exception of the function is logged and has no other effect.",
+    Option("summary.listener", FUNCTION_NAME, "A function that is called with a BatchKey and a BatchSummary after "
+           "each commit, in a Python process of Spark on the driver; not for a batch that was delivered before. "
+           "What it raises is logged.",
            example="my_package.audit:told"),
-    Option(METRICS_ENABLED, FLAG, "Count rows, bytes, retries and times of each task and micro-batch, for "
-           "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on.",
+    Option(METRICS_ENABLED, FLAG, "Count rows, bytes, retries and times of tasks and micro-batches, for "
+           "kafka_sink.sink_metrics(spark). Every other option with metrics. turns this on.",
            default=False),
-    Option("metrics.prometheus.port", Whole(1, 65535), "Serve the metrics of all streams of this application as "
-           "Prometheus text on this port of the driver's host, at /metrics.", example="9400"),
-    Option("metrics.prometheus.address", NOT_EMPTY, "The address on which the port listens. 0.0.0.0, or the address of "
-           "a network, lets other hosts read the metrics: there is no login.", default="127.0.0.1",
+    Option("metrics.prometheus.port", Whole(1, 65535), "Serve the metrics of all streams of this application at "
+           "/metrics on this port of the driver's host.", example="9400"),
+    Option("metrics.prometheus.address", NOT_EMPTY, "Where the port listens. 0.0.0.0 or the address of a network "
+           "lets other hosts read, without a login.", default="127.0.0.1",
            needs=_of_receiver("metrics.prometheus.port")),
-    Option("metrics.pushgateway.url", PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, for "
-           "jobs that end before Prometheus can scrape them."),
-    Option("metrics.otlp.endpoint", PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each task) "
-           "after each batch to an OpenTelemetry collector by OTLP over HTTP, such as http://collector:4318. Needs "
-           "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*).",
+    Option("metrics.pushgateway.url", PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, "
+           "for jobs that end before they are scraped."),
+    Option("metrics.otlp.endpoint", PlainUrl(), "Send metrics, and a span for each micro-batch and task, to an "
+           "OpenTelemetry collector after each batch (OTLP over HTTP). Needs pykafka-sink[otlp] on the driver; "
+           "headers and attributes come from the environment (OTEL_*).",
            example="http://collector:4318"),
-    Option("metrics.timeout.ms", Whole(1), "How long a commit waits for a connection to a Pushgateway, a collector or "
-           "lineage.url, and again for its answer. A receiver that does not answer is skipped for 30 seconds; no batch "
-           "fails because of it.", default=2_000,
+    Option("metrics.timeout.ms", Whole(1), "How long a commit waits for a connection to a receiver, and again for "
+           "its answer. One that does not answer is skipped for 30 seconds; no batch fails because of it.",
+           default=2_000,
            needs=_of_receiver("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url")),
-    Option("traceparent.column", NOT_EMPTY, "The string column with the header traceparent of each record, in the "
-           "format of W3C Trace Context. It replaces such a header in the column headers. A null, or a text that is "
-           "not a traceparent, leaves the row unchanged. The column is still part of the value, unless value.columns "
-           "excludes it."),
-    Option("traceparent.task", FLAG, "Add a header traceparent that points to the span of the task to records that "
-           "have no such header. Needs metrics.otlp.endpoint, which receives that span.", default=False,
+    Option("traceparent.column", NOT_EMPTY, "The string column with the header traceparent (W3C Trace Context). It "
+           "replaces such a header of the column headers; null, or a text that is no traceparent, changes nothing. "
+           "It is part of the value, unless value.columns leaves it out."),
+    Option("traceparent.task", FLAG, "Records without the header traceparent get one that points to the span of "
+           "their task.", default=False,
            needs=_of_receiver("metrics.otlp.endpoint")),
     Option("lineage.file", NOT_EMPTY, "Append OpenLineage events to this file on the driver, one JSON object a line."),
-    Option("lineage.url", PlainUrl(), "Send OpenLineage events to this URL, such as http://marquez:5000. "
-           "/api/v1/lineage is appended to a URL without a path.", example="http://marquez:5000"),
-    Option("lineage.api.key.file", NOT_EMPTY, "A file on the driver with the bearer token for lineage.url. The file is "
-           "read for each event, so it may be replaced.", needs=_of_receiver("lineage.url")),
+    Option("lineage.url", PlainUrl(), "Send OpenLineage events to this address; /api/v1/lineage is added to one "
+           "without a path.", example="http://marquez:5000"),
+    Option("lineage.api.key.file", NOT_EMPTY, "A file on the driver with the bearer token for lineage.url, read for "
+           "each event.", needs=_of_receiver("lineage.url")),
     Option("lineage.namespace", NOT_EMPTY, "The namespace of the job in lineage events.", default="pykafka-sink",
            needs=_of_receiver("lineage.file", "lineage.url")),
-    Option("lineage.job", NOT_EMPTY, "The name of the job in lineage events. The default is the query's name or the "
-           "sink id.", needs=_of_receiver("lineage.file", "lineage.url")),
+    Option("lineage.job", NOT_EMPTY, "The job's name in lineage events; if not set, the query's name or the sink id.",
+           needs=_of_receiver("lineage.file", "lineage.url")),
 )  # fmt: skip
 
 SINK_CHAPTERS: Mapping[Chapter, tuple[Option, ...]] = {

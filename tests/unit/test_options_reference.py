@@ -33,7 +33,8 @@ def test_the_committed_reference_is_up_to_date() -> None:
 
 
 def test_the_reference_names_every_option_and_alias() -> None:
-    named = {*headings(), *re.findall(r"^\| `(.+?)` \|", reference(), re.MULTILINE)}
+    cells = re.findall(r"^\| (`.+?) \|", reference(), re.MULTILINE)
+    named = {*headings(), *(name for cell in cells for name in re.findall(r"`(.+?)`", cell))}
     ours = {*SINK_OPTIONS, *FORMAT_OPTIONS, *REGISTRY_OPTIONS, *ENVELOPE_OPTIONS}
     assert {*ours, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES} - named == set()
 
@@ -49,21 +50,35 @@ def test_each_heading_has_an_anchor_of_its_own_and_every_link_to_one_leads_there
 
 def test_each_option_says_its_default_its_values_and_what_it_needs() -> None:
     needed = section("metrics.timeout.ms")
-    assert "- Default: `2000`" in needed and "- Values: a whole number from 1" in needed
-    assert "- Needs: `metrics.pushgateway.url` or `metrics.otlp.endpoint` or `lineage.url`" in needed
-    assert "- Only with: `delivery.guarantee=exactly-once`" in section("ledger.config.NAME")
-    assert '- Example: `.option("kafka.compression.type", "zstd")`' in section("compression.type")
+    assert "default `2000` · a whole number from 1 ·" in needed
+    assert "needs `metrics.pushgateway.url` or `metrics.otlp.endpoint` or `lineage.url`" in needed
+    assert "only with `delivery.guarantee=exactly-once`" in section("ledger.config.NAME")
+    assert '`.option("kafka.compression.type", "zstd")`' in section("compression.type")
+    assert "also `metadata.broker.list`" in section("bootstrap.servers")
+
+
+def test_an_option_of_the_key_leads_to_that_of_the_value() -> None:
+    assert section("key.schema").strip() == "As [value.schema](#valueschema), for the key."
+    assert "a Python callable" in section("key.serializer")
+
+
+@pytest.mark.parametrize(
+    "word", ["Docker", "hostname", "password", "INVALID_PRODUCER_EPOCH", "MESSAGE_TOO_LARGE", "PKS-6005"]
+)
+def test_the_table_of_wants_has_everyday_words_and_words_of_errors(word: str) -> None:
+    wants = reference().partition("\n## ")[0]
+    assert [row for row in wants.splitlines() if row.startswith("|") and word in row] != []
 
 
 @pytest.mark.parametrize("name", PRODUCER_DEFAULTS)
 def test_the_reference_names_what_the_sink_sets_by_itself_and_the_prefix(name: str) -> None:
-    assert f"; in Spark `{PRODUCER_DEFAULTS[name]}`\n" in section(name)
-    assert f"- In Spark: `kafka.{name}`\n" in section(name)
+    assert f", in Spark `{PRODUCER_DEFAULTS[name]}` " in section(name)
+    assert f"\n`kafka.{name}` · " in section(name)
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPTIONS.items() if row.in_sink])
 def test_what_the_reference_calls_refused_in_the_sink_is(name: str) -> None:
-    assert f"- In Spark: refused; {OPTIONS[name].in_sink}\n" in section(name)
+    assert f"\nin Spark refused: {OPTIONS[name].in_sink} · " in section(name)
     with pytest.raises(ConfigError, match=f"kafka.{name} is not supported".replace(".", r"\.")):
         parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9092", f"kafka.{name}": "x"})
 
