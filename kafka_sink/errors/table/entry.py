@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 
 class ErrorEntry(NamedTuple):
-    """`phrases` are parts of the error texts, for searching; `data`: is it safe? `page` has more.
-
-    What is the same for most entries of a chapter is said once, at its beginning.
+    """`phrases` are parts of the error texts, for searching; `data`: is it safe? `page` has more about this one: those
+    of a whole chapter are named at its beginning, by tools/error_reference.py.
     """
 
     name: str
@@ -21,7 +20,7 @@ class ErrorEntry(NamedTuple):
 
 
 BEFORE = "Nothing was written."
-TASK = "Exactly-once: no row of the batch is visible. At-least-once: rows already sent may appear twice after a retry."
-UNCHANGED = "The operation did not commit or abort anything."
-HELD = "Safe: Spark still has the input, and no row of the batch is visible."
-DECIDED = "Safe if you act in time: the decision is in the ledger, and the next run (or `recover`) completes it."
+TASK = "With exactly-once nothing of the batch is visible; with at-least-once rows may appear twice."
+UNCHANGED = "Nothing was committed or aborted."
+HELD = "Safe: Spark still has the input, and nothing of the batch is visible."
+DECIDED = "Safe if you act in time: the next run (or `recover`) completes what the ledger has decided."
