@@ -13,14 +13,14 @@ from tests.unit.test_error_names import texts_of_the_code
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 POLICY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-CASES = re.findall(r"^\| .+? \| .+? \| (.*) \|$", PAGE.partition("## What an error means")[2], re.MULTILINE)[2:]
+CASES = re.findall(r"^\| (.+?) \| .+ \|$", PAGE.partition("## What an error means")[2], re.MULTILINE)[2:]
 RECIPES = re.findall(r"^```\n(kafka\..*?)```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_every_error_text_of_the_page_is_one_of_the_code() -> None:
     said = texts_of_the_code()
     shown = [text for cell in CASES for text in re.findall(r"`([^`]+)`", cell)]
-    assert len(CASES) > 25 and len(shown) > 25
+    assert len(CASES) > 20 and len(shown) > 35
     assert [text for text in shown if text not in said] == []
 
 
