@@ -310,9 +310,16 @@ def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]], **
 _INTRODUCTION = """\
 # Compatibility
 
-This page shows what was actually run, and when. `make compat` runs the tests below once for each version and writes
-their results here. Versions that are not listed were not tested. `make test` and continuous integration use Apache
-Kafka 4.3.1 and 3.9.1 and PySpark 4.3.0.
+| | works with |
+| --- | --- |
+| PySpark | the format: 4.0 or newer, with SQL and pipelines (4.1). The [functions](guides/second-door.md): 3.4 or newer |
+| Apache Kafka | 3.6 or newer; older ones with [limits](exactly-once.md#brokers-that-cannot-do-everything) |
+| Python | 3.10 or newer, with pyarrow 14.0.1 and numpy 1.23.5 or newer |
+| Java | what Spark needs: 17 or newer for Spark 4 |
+| managed Spark, managed Kafka | [platforms](platforms.md), [services](services.md) |
+
+Below is what was actually run, and when (`make compat`); versions that are not listed were not tested. Every run of the
+tests uses Apache Kafka 4.3.1 and 3.9.1 and PySpark 4.3.0.
 """
 _BROKERS = """\
 ## Apache Kafka
