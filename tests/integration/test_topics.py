@@ -5,7 +5,9 @@ The assumption under test: a broker may not know a topic yet, a moment after ano
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import logging
 import re
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructType
 
+from kafka_sink import Producer
 from kafka_sink.errors import AuthorizationError, ConfigError, OperationTimeout
 from kafka_sink.spark.datasource import plan_batch
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
@@ -168,6 +171,33 @@ def test_the_command_shows_creates_and_compares(
     again = shell(*words, "--create", "--partitions", "9", "--yes")
     assert again.exit_code == 1 and "stays as it is: partitions=2 instead of 9" in again.out
     assert shell(*words, "--partitions", "9").exit_code == 2
+
+
+def test_the_command_shows_the_newest_records_that_readers_see(shell: Shell) -> None:
+    with EmbeddedBroker(topics={"t": 2}) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "one"}
+        with Producer(settings) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                for number in range(3):
+                    producer.send("t", key=f"k{number}", value=f"v{number}", partition=0)
+                producer.send("t", value=b"\xff" + b"x" * 300, headers=[("h", b"1")], partition=1)
+            with contextlib.suppress(ZeroDivisionError), producer.transaction():
+                producer.send("t", value=b"aborted", partition=0).result(60)
+                raise ZeroDivisionError
+            producer.begin_transaction()
+            producer.send("t", value=b"open", partition=0).result(60)
+            said = shell("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--records", "2")
+            shown = said.out[said.out.index("PARTITION  OFFSET") :].splitlines()[1:]
+            assert [line.split() for line in shown[:2]] == [["0", "1", "k1", "v1"], ["0", "2", "k2", "v2"]]
+            assert shown[2].split()[:3] == ["1", "0", "null"] and shown[2].endswith("xxx...") and "\\xff" in shown[2]
+            told = shell(
+                "topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--records", "1", "--json"
+            )
+            first, second = json.loads(told.out)["records"]
+            assert (first["key"], first["value"], second["headers"]) == ("k2", "v2", [["h", "1"]])
+            assert second["value"] == "\\xff" + "x" * 300
+        assert "OFFSET" not in shell("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t").out
 
 
 def test_the_topic_of_the_page_is_created(broker: EmbeddedBroker, shell: Shell) -> None:

@@ -27,6 +27,8 @@ from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, Api
 
 WAIT_MS = 100
+# How far back the newest records are looked for, step by step: markers and aborted records take offsets, too.
+WINDOWS = (10, 1_000, 10_000)
 
 
 class PartitionReader:
@@ -40,6 +42,17 @@ class PartitionReader:
     def extent(self) -> tuple[int, int]:
         """The log start offset and the last stable offset."""
         return self._offset(EARLIEST), self._offset(LATEST)
+
+    def newest(self, count: int, end: int) -> list[tuple[int, Record]]:
+        """The last `count` records below `end`; fewer, if the others are further back than is looked."""
+        start = self._offset(EARLIEST)
+        found: list[tuple[int, Record]] = []
+        for window in WINDOWS:
+            begin = max(start, end - window)
+            found = [each for records, _ in self.read(begin, end) for each in records]
+            if len(found) >= count or begin == start:
+                break
+        return found[-count:]
 
     def read(self, offset: int, end: int) -> Iterator[tuple[list[tuple[int, Record]], int]]:
         """Records below `end`, fetch by fetch, each with the next offset to fetch."""

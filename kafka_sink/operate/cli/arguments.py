@@ -300,6 +300,10 @@ def _add_topic(commands: Commands) -> None:
     _add_broker_options(command)
     _add_output_options(command)
     command.add_argument("--topic", required=True, help="name of the topic")
+    command.add_argument(
+        "--records", type=_parse_count, default=0, metavar="N",
+        help="also show the newest N records of each partition that read_committed readers see",
+    )  # fmt: skip
     command.add_argument("--create", action="store_true", help="create the topic if it is missing")
     command.add_argument("--partitions", type=_parse_count, default=-1, metavar="N", help="default: the brokers'")
     command.add_argument(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.admin.client import topic_query, topic_row
-from kafka_sink.commit.admin.topic_reader import PartitionReader
+from kafka_sink.commit.admin.topic_reader import WINDOWS, PartitionReader
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
@@ -28,8 +28,6 @@ from kafka_sink.operate.status.findings import Limits, span
 FIND_COORDINATOR_LAST, OFFSET_FETCH_LAST = 3, 7
 GROUP, GROUP_AUTHORIZATION_FAILED = 0, 30
 LOOK_AGAIN_MS = 100
-# How far back the last record is looked for, step by step.
-WINDOWS = (10, 1_000, 10_000)
 LIMITS = Limits(open_ms=60_000, silent_ms=0)
 _TITLES = ("PARTITION", "COMMITTED", "LAST RECORD", "STABLE", "END", "READERS")
 
@@ -92,14 +90,8 @@ class ReadersSession(StatusSession):
 
     def last_record(self, topic: str, partition: int, stable: int) -> int | None:
         """The offset of the last record that readers see."""
-        reader = PartitionReader(self.client, topic, partition, self.patience_ms)
-        start, _ = reader.extent()
-        for window in WINDOWS:
-            begin = max(start, stable - window)
-            offsets = [offset for records, _ in reader.read(begin, stable) for offset, _ in records]
-            if offsets or begin == start:
-                return max(offsets, default=None)
-        return None
+        newest = PartitionReader(self.client, topic, partition, self.patience_ms).newest(1, stable)
+        return newest[0][0] if newest else None
 
 
 def readers(session: ReadersSession, given: argparse.Namespace) -> Report:

@@ -238,11 +238,12 @@ examples:
 """
 
 TOPIC = """\
-Show partitions, replicas and configuration of a topic. With --create, create it if it is missing, as topic.create=true
-of a job does, and wait until every broker knows it. The command shows the new topic before it asks; --yes does not ask.
-An existing topic is never changed: the command shows the differences, with exit code 1.
+Show partitions, replicas and configuration of a topic. With --records, also show what is in it, for a first look; bytes
+that are not UTF-8 are escaped. With --create, create it if it is missing, as topic.create=true of a job does, and wait
+until every broker knows it. The command shows the new topic before it asks; --yes does not ask. An existing topic is
+never changed: the command shows the differences, with exit code 1.
 
-  pykafka-sink topic --bootstrap-server localhost:9092 --topic events
+  pykafka-sink topic --bootstrap-server localhost:9092 --topic events --records 5
   pykafka-sink topic --bootstrap-server localhost:9092 --topic events --create --partitions 6 --config retention.ms=-1
 """
 
