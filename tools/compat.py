@@ -312,7 +312,7 @@ _INTRODUCTION = """\
 
 | | works with |
 | --- | --- |
-| PySpark | the format: 4.0 or newer, with SQL and pipelines (4.1). The [functions](guides/second-door.md): 3.4 or newer |
+| PySpark | the format: 4.0 or newer, pipelines 4.1. The [functions](guides/second-door.md): 3.4 or newer |
 | Apache Kafka | 3.6 or newer; older ones with [limits](exactly-once.md#brokers-that-cannot-do-everything) |
 | Python | 3.10 or newer, with pyarrow 14.0.1 and numpy 1.23.5 or newer |
 | Java | what Spark needs: 17 or newer for Spark 4 |

@@ -24,9 +24,11 @@ CASE = "100B-keyed-lz4"
 # A logarithmic scale: 0.5 and 2 are equally far from 1. The largest value has to stand behind its bar.
 LOWEST, HIGHEST, FACTORS = 0.5, 30.0, (0.5, 1, 2, 5, 10, 20)
 LEFT, RIGHT, TOP, STEP = 230, 800, 74, 24
+# Of the pictures. The one with three bars is on the first page, and has to be read on a phone.
+WIDTH, NARROW = 860, 560
 
 _HEAD = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 {height}" role="img" aria-labelledby="title" \
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="title" \
 font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12.5">
 <title id="title">{title}</title>
 <style>
@@ -39,7 +41,7 @@ font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-s
 .other {{ fill: #656c76 }}
 }}
 </style>
-<rect class="card" x="1" y="1" width="858" height="{inner}" rx="10"/>
+<rect class="card" x="1" y="1" width="{inner_width}" height="{inner}" rx="10"/>
 <text class="text" x="24" y="32" font-size="14" font-weight="600">{title}</text>
 <text class="soft" x="24" y="50">{note}</text>
 """
@@ -86,9 +88,9 @@ def three_ways(shapes: str, sinks: str) -> str:
         ("Spark's own sink, at least once", 1.0, "other"),
         ("confluent-kafka in foreachPartition", float(share_of_confluent(sinks, CASE)), "other"),
     ]
-    height, scale = 30, (RIGHT - LEFT - 60) / max(value for _, value, _ in rows)
+    height, scale = 30, (NARROW - LEFT - 90) / max(value for _, value, _ in rows)
     note = "keyed rows of 100 bytes, lz4, four partitions, two cores that the broker shares"
-    parts = [_head("Rows per second, as a multiple of Spark's own sink", note, TOP + height * len(rows) + 16)]
+    parts = [_head("Rows per second, as a multiple of Spark's own sink", note, TOP + height * len(rows) + 16, NARROW)]
     for number, (name, value, kind) in enumerate(rows):
         y, left = TOP + height * number, LEFT + 20
         parts.append(f'<text class="text" x="{left - 12}" y="{y + 15}" text-anchor="end">{name}</text>')
@@ -102,8 +104,8 @@ def pictures() -> dict[str, str]:
     return {"speed.svg": every_shape(shapes), "bars.svg": three_ways(shapes, sinks)}
 
 
-def _head(title: str, note: str, height: int) -> str:
-    return _HEAD.format(title=title, note=note, height=height, inner=height - 2)
+def _head(title: str, note: str, height: int, width: int = WIDTH) -> str:
+    return _HEAD.format(title=title, note=note, height=height, width=width, inner=height - 2, inner_width=width - 2)
 
 
 def _x(factor: float) -> float:

@@ -149,7 +149,7 @@ def _rows_of(side: str) -> tuple[Option, ...]:
         Option(f"{side}.subject.name", NOT_EMPTY, "The subject itself, in place of a strategy; :.context:subject is "
                "one in a context."),
         Option(f"{side}.schema.framing", Choice(FRAMINGS), "How a reader finds the schema "
-               "([framings](schemas.md#registries)).",
+               "([framings](schemas.md#how-readers-find-the-schema)).",
                default=PREFIX),
     )  # fmt: skip
 

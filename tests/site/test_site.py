@@ -1,4 +1,4 @@
-"""The site in a real browser: every page without an error, on a phone and a desktop, dark and light; and its search.
+"""The site in a real browser: every page on a phone without an error, light and dark, and the search.
 
 Skipped if mkdocs-material or Chromium is not installed; continuous integration installs both.
 """
@@ -15,6 +15,55 @@ DESKTOP = (1280, 900)
 # Pages with wide content: tables, code, pictures.
 WIDE_PAGES = ("index.html", "options.html", "fault-matrix.html", "how-it-works.html", "benchmarks/spark-sinks.html")
 SCREEN = "document.documentElement"
+# What is wider than the screen and does not scroll by itself, pictures that are not shown whole, a missing heading.
+PAGE_CHECKS = """(() => {
+  const scrolls = one => {
+    for (let at = one.parentElement; at; at = at.parentElement)
+      if (['auto', 'scroll'].includes(getComputedStyle(at).overflowX) && at.clientWidth < innerWidth + 1)
+        return true;
+    return false;
+  };
+  const article = [...document.querySelectorAll('.md-content article *')];
+  const wide = article.filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !scrolls(one));
+  const pictures = [...document.querySelectorAll('.md-content article img')];
+  const cut = pictures.filter(one => !one.complete || !one.naturalWidth
+    || one.getBoundingClientRect().right > innerWidth || one.getBoundingClientRect().width < 200);
+  return {
+    wide: [...wide.map(one => one.outerHTML.slice(0, 80)),
+      ...(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])],
+    cut: cut.map(one => one.src),
+    heading: document.querySelector('h1')?.textContent ? [] : ['no heading'],
+  };
+})()"""
+# Text below the contrast that WCAG asks for: 4.5, or 3 for large letters.
+FAINT_TEXT = """(() => {
+  const parts = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([red, green, blue]) => [red, green, blue].map(each => each / 255)
+    .map(each => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, each, index) => sum + each * [0.2126, 0.7152, 0.0722][index], 0);
+  const over = (upper, lower) => {
+    const share = upper.length > 3 ? upper[3] : 1;
+    return [0, 1, 2].map(index => upper[index] * share + lower[index] * (1 - share));
+  };
+  const paper = one => {
+    if (!one) return [255, 255, 255];
+    const own = parts(getComputedStyle(one).backgroundColor);
+    return own.length > 3 && own[3] === 0 ? paper(one.parentElement) : over(own, paper(one.parentElement));
+  };
+  const found = new Map();
+  const walk = document.createTreeWalker(document.querySelector('.md-content article'), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const one = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || one.closest('.headerlink, script, style, svg') || !one.offsetParent) continue;
+    const style = getComputedStyle(one), below = paper(one), ink = over(parts(style.color), below);
+    const [low, high] = [light(ink), light(below)].sort((a, b) => a - b);
+    const size = parseFloat(style.fontSize), isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 600);
+    const ratio = (high + 0.05) / (low + 0.05);
+    const shown = walk.currentNode.data.trim().slice(0, 30);
+    if (ratio < (isLarge ? 3 : 4.5)) found.set(`${style.color} on ${below}`, `${ratio.toFixed(2)} ${shown}`);
+  }
+  return [...found];
+})()"""
 COLOURS = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('h1')).color]"
 
 
@@ -36,21 +85,30 @@ def test_the_build_warns_of_nothing(site: Site) -> None:
     assert len(site.pages) > 45
 
 
-def test_every_page_renders_on_a_phone_without_an_error_and_without_scrolling_sideways(
-    site: Site, browser: Browser
-) -> None:
+def test_every_page_renders_on_a_phone_without_an_error_and_without_anything_cut(site: Site, browser: Browser) -> None:
     browser.size(*PHONE, is_phone=True)
+    first_visit(browser, site.pages_url + "index.html", "light")
     found = {}
     for page in site.pages:
         before = len(browser.problems)
         browser.open(site.pages_url + page)
-        wide, heading = browser.evaluate(
-            f"[{SCREEN}.scrollWidth - innerWidth, (document.querySelector('h1') || {{}}).textContent || '']"
-        )
-        if wide > 0 or not heading or browser.problems[before:]:
-            found[page] = (wide, heading, browser.problems[before:])
+        seen = browser.evaluate(PAGE_CHECKS)
+        if any(seen.values()) or browser.problems[before:]:
+            found[page] = (seen, browser.problems[before:])
     # The 404 page has addresses from the root of a server, so it is not tested here.
     found.pop("404.html", None)
+    assert found == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(site: Site, browser: Browser, scheme: str) -> None:
+    browser.size(*DESKTOP)
+    first_visit(browser, site.pages_url + "index.html", scheme)
+    found = {}
+    for page in [each for each in site.pages if each != "404.html" and not each.startswith("source/")]:
+        browser.open(site.pages_url + page)
+        if faint := browser.evaluate(FAINT_TEXT):
+            found[page] = faint
     assert found == {}
 
 
@@ -84,6 +142,13 @@ def test_the_search_finds_an_option_and_leads_to_its_page(site: Site, browser: B
         ("password", "security.html"),
         ("driver dies", "faq.html"),
         ("airflow", "guides/clusters.html"),
+        ("localhost", "troubleshooting.html"),
+        ("certificate", "security.html"),
+        ("which spark", "faq.html"),
+        ("databricks", "platforms.html"),
+        ("duplicates", "exactly-once.html"),
+        ("PKS-6011", "errors.html"),
+        ("MESSAGE_TOO_LARGE", "options.html"),
     ],
 )
 def test_the_search_answers_everyday_words_with_a_page_for_users(

@@ -31,9 +31,8 @@ from pyspark.sql import SparkSession
 
 _given = {given!r}
 _widgets = {{}}
-dbutils = SimpleNamespace(
-    widgets=SimpleNamespace(text=lambda name, default: _widgets.update({{name: _given[name]}}), get=_widgets.__getitem__)
-)
+_text = lambda name, default: _widgets.update({{name: _given[name]}})
+dbutils = SimpleNamespace(widgets=SimpleNamespace(text=_text, get=_widgets.__getitem__))
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
 
