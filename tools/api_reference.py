@@ -158,10 +158,10 @@ def _method(method: ast.FunctionDef) -> str:
 
 
 def _methods(node: ast.ClassDef, module: str) -> Iterator[ast.FunctionDef]:
-    """The methods of the class, and those of its bases in this package."""
+    """The methods of the class, and those of its bases that have no place of their own on the page."""
     yield from (one for one in node.body if isinstance(one, ast.FunctionDef))
     for base in node.bases:
-        if not isinstance(base, ast.Name) or hasattr(builtins, base.id):
+        if not isinstance(base, ast.Name) or hasattr(builtins, base.id) or base.id in names_of_groups():
             continue
         try:
             found, place = _definition(module, base.id)
