@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
 
 def run(command: list[str], folder: Path, typed: str = "") -> str:
     ended = subprocess.run(
-        command, cwd=folder, env=environment(), input=typed, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=environment(), input=typed, capture_output=True, text=True, timeout=540, check=False
     )
     assert ended.returncode == 0 and "Traceback" not in ended.stderr, ended.stderr
     return ended.stdout
@@ -67,7 +67,7 @@ def in_a_notebook(codes: list[str], folder: Path) -> str:
             patch.setenv(name, value)
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in codes])
         where = {"metadata": {"path": str(folder)}}
-        NotebookClient(notebook, timeout=300, kernel_name="here", resources=where).execute()
+        NotebookClient(notebook, timeout=540, kernel_name="here", resources=where).execute()
     said = [output for cell in notebook.cells for output in cell.outputs]
     return "".join(output["text"] for output in said if output.get("name") == "stdout")
 

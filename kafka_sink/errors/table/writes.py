@@ -14,7 +14,7 @@ _of_options = partial(ErrorEntry, data=BEFORE)
 
 OPTION_UNKNOWN = _of_options(
     "PKS-1001", "unknown option",
-    "It may be a typo, an option of consumers, or one of the producer without its prefix `kafka.`.",
+    "It may be a typo, a consumer option, or a producer option without its prefix `kafka.`.",
     "Correct the name.",
     ("is not an option of this sink", "is not a producer option", "is an option of consumers"),
 )
