@@ -172,17 +172,47 @@ def test_a_job_that_may_fall_back_needs_neither_ledger_nor_transaction(place: Pl
     assert [each.text for each in report if each.name == "permissions"] == [f"topic {TOPIC}: Write"]
 
 
-@pytest.mark.parametrize("refused_by", ["permission", "size"])
-def test_a_record_that_brokers_refuse_was_not_written(place: Planting, refused_by: str) -> None:
-    if refused_by == "permission":
+TO_WRITE, TO_BEGIN = "not possible to write the record: ", "not possible to begin the transaction: "
+
+
+@pytest.mark.parametrize(
+    ("refused_by", "said", "advised"),
+    [
+        (
+            "topic",
+            f"{TO_WRITE}this principal may not write to the topic",
+            f"User:alice --operation Write --topic {TOPIC}`",
+        ),
+        ("ids", f"{TO_BEGIN}this principal may not use the transactional ids", f"--transactional-id {SINK_ID}- "),
+        ("size", f"{TO_WRITE}the topic takes no record of", "--add-config max.message.bytes=1048588`"),
+        ("load", f"{TO_BEGIN}the coordinator has just taken over", "repeat the check"),
+        ("replicas", f"{TO_WRITE}too few replicas are in sync", "start the brokers that are down"),
+        ("transaction before", f"{TO_BEGIN}the transaction of the probe before", "repeat it in some seconds"),
+    ],
+)
+def test_the_probe_of_a_write_says_what_was_not_possible_why_and_what_to_do(
+    place: Planting, refused_by: str, said: str, advised: str
+) -> None:
+    limit_s = AMPLE_S
+    if refused_by == "topic":
         options = login(place.guarded(("write", "topic", TOPIC)))
+    elif refused_by == "ids":
+        options = login(place.guarded(("write", "transactional_id", SINK_ID)))
     else:
         kafka = place.broker()
         kafka.create_topic("tiny", 1, {"max.message.bytes": "20"})
-        options = job(kafka, {"topic": "tiny"})
-    report = kafka_sink.check(options, probe_write=True, timeout_s=AMPLE_S)
+        options = job(kafka, {"topic": "tiny"} if refused_by == "size" else {})
+        faults = {
+            "load": Fault("InitProducerId", error_code=Code.COORDINATOR_LOAD_IN_PROGRESS, times=None),
+            "replicas": Fault("Produce", error_code=Code.NOT_ENOUGH_REPLICAS, times=None),
+            "transaction before": Fault("InitProducerId", error_code=Code.CONCURRENT_TRANSACTIONS, times=None),
+        }
+        if refused_by in faults:
+            limit_s = SHORT_S  # it is repeated until then
+            kafka.inject(faults[refused_by])
+    report = kafka_sink.check(options, probe_write=True, timeout_s=limit_s)
     (write,) = [each for each in report if each.name == "write"]
-    assert write.verdict == FAIL and "refused" in write.text, report
+    assert write.verdict == FAIL and write.text.startswith(said) and advised in write.advice, report
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from kafka_sink.operate.checks.permissions import grant_on_ids
 from kafka_sink.operate.checks.transactions import settings_of
 
 PROBE = b"pykafka-sink check --probe-write: this transaction is aborted"
-_TIMEOUT_MS = 10_000
+_TIMEOUT_MS, FLUSH_SHARE = 10_000, 1.5
 _BEGIN, _WRITE, _ABORT = "begin the transaction", "write the record", "abort the transaction"
 
 
@@ -43,6 +43,11 @@ _REASONS: tuple[Reason, ...] = (
         "COORDINATOR_LOAD_IN_PROGRESS",
         "the coordinator has just taken over, and still reads __transaction_state",
         lambda _: "repeat the check; tasks wait for it up to kafka.max.block.ms",
+    ),
+    (
+        "CONCURRENT_TRANSACTIONS",
+        "the transaction of the probe before is still ending: some partition has not written its marker",
+        lambda _: "repeat it in some seconds; if it stays, that partition has no leader, or takes no 100 bytes",
     ),
     (
         "NOT_ENOUGH_REPLICAS",
@@ -108,8 +113,9 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             before_ms, step = time.time() * 1000, _WRITE
             # A key, for a compacted topic.
             record = producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
-            producer.flush(job.timeout_s)
-            written = record.result(0)  # a flush does not raise the error of a record
+            # Longer than a record is tried: its own error says why, and a flush does not raise it.
+            producer.flush(job.timeout_s * FLUSH_SHARE)
+            written = record.result(0)
             after_ms, step = time.time() * 1000, _ABORT
             started_ms = _ask_start_ms(job, client)
             producer.abort_transaction()

@@ -22,7 +22,7 @@ def workers(session: Any | None) -> Iterator[ProbeResult]:
             "workers", "not asked: there is no Spark session here", "kafka_sink.check(...) in the job's own session"
         )
         return
-    rows = session.range(0, TASKS, 1, TASKS).mapInArrow(_make_probe(), _COLUMNS).collect()
+    rows = session.range(0, TASKS, 1, TASKS).mapInArrow(make_probe(), _COLUMNS).collect()
     yield from worker_findings([(row["host"], row["release"], row["place"]) for row in rows])
 
 
@@ -39,7 +39,7 @@ def worker_findings(told: list[tuple[str, str, str]]) -> Iterator[ProbeResult]:
         yield ok("workers", f"{len(told)} tasks on {hosts} host{'s' if hosts != 1 else ''} have pykafka-sink {VERSION}")
 
 
-def _make_probe() -> Callable[[Any], Iterator[Any]]:
+def make_probe() -> Callable[[Any], Iterator[Any]]:
     """A function that is shipped with its code: by its name a worker would look for it in its own release."""
 
     def probe(batches: Any) -> Iterator[Any]:
