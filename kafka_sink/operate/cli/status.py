@@ -55,7 +55,7 @@ def status(session: StatusSession, given: argparse.Namespace) -> Report:
     limits = limits_of(given)
     if given.serve is not None:
         return _serve(given, limits)
-    facts, found = examine(session.cluster, limits, session.client.pause)
+    facts, found = examine(session.cluster, limits)
     content = describe(facts, found)
     return Report(
         exit_code_of(facts, found), content, status_lines(facts, found, session.brokers, session.cluster.named)
