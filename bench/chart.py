@@ -1,4 +1,5 @@
-"""Charts as SVG, without a plotting library: bars with their spread, and lines over a logarithmic axis."""
+"""Charts as SVG, without a plotting library: bars with their spread, lines over a logarithmic axis, and what happened
+over time."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ _STYLE = (
     "[stroke='#1f6f8b'] { stroke: #4fb0d0 } }</style>"
 )
 _PLOT_HEIGHT, _PLOT_LEFT, _PLOT_RIGHT = 260, 60, 190
+# Of a history: the height of a figure, and from when on a figure counts as gone.
+_STRIP, _GONE_S = 34, 20
+# The width of a letter, about.
+_LETTER = 8
 Point = tuple[float, float]
+Event = tuple[float, str]
 
 
 class Lane(NamedTuple):
@@ -136,6 +142,85 @@ def waterfall(title: str, lanes: Sequence[Lane]) -> str:
         )
         top += _BAR + 2
     return _svg(bottom + 26, parts)
+
+
+class Strip(NamedTuple):
+    """One row of a history: a figure as a step line, by time. `unit` follows its largest value."""
+
+    title: str
+    points: Sequence[Point]
+    unit: str = ""
+
+
+class States(NamedTuple):
+    """One row of a history: which state something was in, as (state, begin, end), and what is written behind."""
+
+    title: str
+    spans: Sequence[tuple[str, float, float]]
+    note: str = ""
+
+
+def history(
+    title: str, strips: Sequence[Strip], states: Sequence[States], colours: Mapping[str, int], events: Sequence[Event]
+) -> str:
+    """Figures and states over the same seconds, and what happened meanwhile as lines through all of them."""
+    last = max([*(x for strip in strips for x, _ in strip.points), *(end for row in states for _, _, end in row.spans)])
+    scale = (_WIDTH - _LEFT - _RIGHT) / last
+    parts = [f'<text x="10" y="22" font-weight="bold">{escape(title)}</text>']
+    top = _HEAD + 18 * len(events) + 6
+    for strip in strips:
+        parts += _strip(strip, top, scale)
+        top += _STRIP + _GAP * 2
+    for row in states:
+        parts += _states(row, top, scale, colours)
+        top += _BAR + _GAP
+    step = next(step for step in (30, 60, 120, 300, 600) if last / step <= 12)
+    for at in range(0, int(last) + 1, step):
+        label = f"{at // 60}:{at % 60:02d}"
+        parts.append(f'<text x="{_LEFT + at * scale:.1f}" y="{top + 16}" text-anchor="middle">{label}</text>')
+    for number, (at, text) in enumerate(events):
+        x, y = _LEFT + at * scale, _HEAD + 10 + 18 * number
+        side = ("start", x + 5) if x + _LETTER * len(text) < _WIDTH else ("end", x - 5)
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{y - 10}" x2="{x:.1f}" y2="{top}" stroke="black" stroke-dasharray="3 3"/>'
+        )
+        parts.append(f'<text x="{side[1]:.1f}" y="{y}" text-anchor="{side[0]}">{escape(text)}</text>')
+    top += 34
+    for number, (state, colour) in enumerate(colours.items()):
+        x = _LEFT + 110 * number
+        parts.append(f'<rect x="{x}" y="{top - 10}" width="12" height="12" fill="{_LINE_COLOURS[colour]}"/>')
+        parts.append(f'<text x="{x + 18}" y="{top}">{escape(state)}</text>')
+    return _svg(top + 12, parts)
+
+
+def _strip(strip: Strip, top: int, scale: float) -> list[str]:
+    """The value holds until the next point."""
+    tallest = max((y for _, y in strip.points), default=0) or 1
+    bottom = top + _STRIP
+    path = ""
+    before: float | None = None
+    for x, y in strip.points:
+        across, up = _LEFT + x * scale, bottom - y / tallest * (_STRIP - 4)
+        path += f"M{across:.1f} {up:.1f}" if before is None or x - before > _GONE_S else f"H{across:.1f}V{up:.1f}"
+        before = x
+    return [
+        f'<text x="{_LEFT - 8}" y="{top + _STRIP / 2 + 4:.0f}" text-anchor="end">{escape(strip.title)}</text>',
+        f'<line x1="{_LEFT}" y1="{bottom}" x2="{_WIDTH - _RIGHT}" y2="{bottom}" stroke="#ddd"/>',
+        f'<text x="{_WIDTH - _RIGHT + 8}" y="{top + 12}">{tallest:.3g}{escape(strip.unit)}</text>',
+        f'<path d="{path}" fill="none" stroke="{_LINE_COLOURS[0]}" stroke-width="2"/>',
+    ]
+
+
+def _states(row: States, top: int, scale: float, colours: Mapping[str, int]) -> list[str]:
+    parts = [f'<text x="{_LEFT - 8}" y="{top + _BAR - 5}" text-anchor="end">{escape(row.title)}</text>']
+    for state, begin, end in row.spans:
+        parts.append(
+            f'<rect x="{_LEFT + begin * scale:.1f}" y="{top}" width="{max(1.0, (end - begin) * scale):.1f}" '
+            f'height="{_BAR}" fill="{_LINE_COLOURS[colours[state]]}"/>'
+        )
+    if row.note:
+        parts.append(f'<text x="{_WIDTH - _RIGHT + 8}" y="{top + _BAR - 5}">{escape(row.note)}</text>')
+    return parts
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -7,11 +7,12 @@ Python finds this module in the folder of the script that spark-submit starts. I
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_sink import ConfigError
+from kafka_sink.options.host.properties_file import read_settings
+from kafka_sink.options.parse_sink import add_prefix
 from kafka_sink.spark import register
 
 FORMAT = "pykafka-sink"
@@ -34,22 +35,10 @@ def parse_pair(text: str) -> tuple[str, str]:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A file of NAME=VALUE lines; empty lines and lines that start with # are skipped."""
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: it is not UTF-8") from None
-    rows = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if line and not line.startswith("#"):
-            name, found, value = map(str.strip, line.partition("="))
-            if not found or not name:
-                # The line is not shown: it may hold a password.
-                raise argparse.ArgumentTypeError(f"{path}, line {number}: NAME=VALUE is needed")
-            rows[name] = value
-    return rows
+        return read_settings("--properties", path)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,8 +78,9 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
         type=read_properties,
         default={},
         metavar="FILE",
-        help="file with options of the sink as lines NAME=VALUE. Use it for passwords: everybody on the machine can "
-        "read the command line. conf/producer.properties is an example",
+        help="a properties file (Java's grammar, UTF-8) with options of the sink; for those of the producer the prefix "
+        "kafka. may be left out. Use it for passwords: everybody on the machine can read the command line. "
+        "conf/producer.properties is an example",
     )
 
 
@@ -109,7 +99,8 @@ def add_source_arguments(parser: argparse._ActionsContainer) -> None:
 
 def sink_options(given: argparse.Namespace) -> dict[str, str]:
     short = {"value.format": given.value_format, "schema.registry.url": given.schema_registry}
-    return {**given.properties, **{name: value for name, value in short.items() if value}, **dict(given.to)}
+    typed = {add_prefix(name): value for name, value in given.to}
+    return {**given.properties, **{name: value for name, value in short.items() if value}, **typed}
 
 
 def source_options(given: argparse.Namespace) -> dict[str, str]:

@@ -23,7 +23,7 @@ LEDGER_TOPIC = "__pykafka_sink_ledger"
 PROPERTIES = "client.properties"
 _LOGIN_HINT = (
     f"{PROPERTIES} stands for a file with the job's options for encryption and login (security.protocol, ssl.* and "
-    "sasl.*, without the prefix kafka.)"
+    "sasl.*)"
 )
 
 

@@ -19,6 +19,8 @@ from kafka_sink.errors.table.entry import ErrorEntry
 
 # At most this many slots or topics are named; the rest is only counted.
 NAMED_MAX = 10
+# A text is read whenever somebody comes.
+_LATER = "After that the same command finds out whether rows are missing"
 
 
 def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:
@@ -203,8 +205,7 @@ def other_pending_error(
         f"{_of_record(record)} was decided earlier and is not finished: {reason}. Until it is, "
         f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
         f"run again. Restart the query, or run `{commands.recover(record.sink_id)}`, before the transactions of the "
-        "earlier batch time out: it is finished first. After that the same command finds out whether rows are missing"
-        f"{commands.hint}"
+        f"earlier batch time out: it is finished first. {_LATER}{commands.hint}"
     )
     return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
 
@@ -221,7 +222,8 @@ def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
 def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) -> str:
     return (
         f"{_of_record(record)}, a write of another driver, is decided and not finished: {trouble}. If that driver does "
-        f"not live any more, `{commands.recover(record.sink_id)}` finishes it{commands.hint}"
+        f"not live any more, `{commands.recover(record.sink_id)}` finishes it, before its transactions time out. "
+        f"{_LATER}{commands.hint}"
     )
 
 
@@ -262,12 +264,11 @@ def _who_finishes(commands: CommandTexts, record: LedgerRecord) -> str:
     if not record.key.is_named:
         return (
             "No row is lost: Spark's abort of this write finishes it, and so does the planning of another write with "
-            f"this ledger, or {recover}, before the transactions time out. Do not write it again before. Later, the "
-            "same command finds out whether rows are missing"
+            f"this ledger, or {recover}, before the transactions time out. Do not write it again before. {_LATER}"
         )
     return (
         f"No row is lost if the query, or {recover}, runs before they time out: it finishes this batch first and "
-        "writes nothing twice. After that the same command finds out whether rows are missing"
+        f"writes nothing twice. {_LATER}"
     )
 
 
@@ -276,11 +277,11 @@ def _who_finds_out(commands: CommandTexts, record: LedgerRecord) -> str:
     if not record.key.is_named:
         return (
             "Spark's abort of this write reads the ledger, and then finishes the write or aborts it. If it could not, "
-            f"{recover} finishes what is decided; do it before they time out"
+            f"{recover} finishes what is decided if it runs before they time out. {_LATER}"
         )
     return (
         f"Run the query again, or {recover}, before they time out: if it was decided, it is finished, and if not, the "
-        "query runs it again; nothing is written twice. After that the same command finds out whether rows are missing"
+        f"query runs it again; nothing is written twice. {_LATER}"
     )
 
 

@@ -99,6 +99,11 @@ def parsed_default(option: Option) -> Any:
     return None if option.default is None else option.rule.parse(option.name, option.default)
 
 
+def check_alone(table: Table, name: str, value: object) -> None:
+    """Whether there is such an option, and the value fits it."""
+    _read_option(Draft(), table, name, value)
+
+
 def _read_option(draft: Draft, table: Table, given: str, value: object) -> None:
     """Reads one entry of the user's mapping into the draft."""
     if not isinstance(given, str):
@@ -173,9 +178,9 @@ def fill(kind: type, options: Mapping[str, Option], draft: Draft, prefix: str = 
     return found
 
 
-def suggest_name(name: str, known: Iterable[str], joint: str = ": ") -> str:
-    """The end of a message with the name that may have been meant, or nothing."""
+def suggest_name(name: str, known: Iterable[str], joint: str = ": ", prefix: str = "") -> str:
+    """The end of a message with the name that may have been meant, or nothing. `prefix`: of the names in `known`."""
     import difflib  # most processes meet no unknown name
 
     found = difflib.get_close_matches(name, known, 1)
-    return f"{joint}did you mean {found[0]}?" if found else ""
+    return f"{joint}did you mean {prefix}{found[0]}?" if found else ""

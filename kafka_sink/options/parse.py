@@ -11,7 +11,6 @@ for SASL are in `sasl_rules.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -22,7 +21,7 @@ from kafka_sink.errors.table.writes import (
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
 )
-from kafka_sink.options.engine import Draft, T, Table, check_needs, fill, out_of_scope, read, suggest_name
+from kafka_sink.options.engine import Draft, T, Table, check_alone, check_needs, fill, out_of_scope, read, suggest_name
 from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS, canonical_name
 from kafka_sink.options.option import Option
 from kafka_sink.options.producer_options import INT_MAX, ProducerOptions
@@ -31,10 +30,9 @@ from kafka_sink.options.security_table import SECURITY_CHAPTERS, SECURITY_PREFIX
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error
 from kafka_sink.security.mechanisms import OAUTHBEARER
+from kafka_sink.security.reference import AS_WRITTEN, is_like_reference
 from kafka_sink.security.this_host import is_this_host
 
-# A shell's way to name a variable. It could also be a value, so it is no error; it may be a secret, so it is not shown.
-_BARE_REFERENCE = re.compile(r"\$\{\w+\}")
 _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
@@ -62,6 +60,16 @@ def parse_security_options(settings: Mapping[str, object]) -> tuple[SecurityOpti
     return SecurityOptions(**fill(SecurityOptions, _SECURITY.options, draft)), tuple(draft.notices)
 
 
+def check_producer_option(name: str, value: object) -> None:
+    """Alone: what several options say together is not looked at."""
+    check_alone(_PRODUCER, name, value)
+
+
+def is_name_of_producer(name: str) -> bool:
+    """Or one that only a producer's table can say something about: a consumer's, or of Java's security."""
+    return name in _KNOWN_NAMES or name in CONSUMER_OPTIONS or name.startswith(SECURITY_PREFIXES)
+
+
 def parse_for_edge(
     parse: Callable[[Mapping[str, object]], T], settings: Mapping[str, object], explain: Callable[[str], str]
 ) -> T:
@@ -76,8 +84,8 @@ def parse_for_edge(
 
 def _remark(name: str, value: object, option: Option) -> Iterator[str]:
     alias = ALIASES.get(name)
-    if isinstance(value, str) and _BARE_REFERENCE.fullmatch(value.strip()):
-        yield f"{name} is taken as it is written: a variable of the environment is ${{env:NAME}}"
+    if isinstance(value, str) and is_like_reference(value):
+        yield f"{name} {AS_WRITTEN}"
     if alias and "this producer" not in alias.origin:
         yield f"{name} is a name of {alias.origin}: use {option.name}"
     if option.deprecation:

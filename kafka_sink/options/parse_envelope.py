@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import EVENT_OPTION, HEADER_OPTION
-from kafka_sink.options.engine import Table, fill, read
+from kafka_sink.options.engine import Table, check_alone, fill, read
 from kafka_sink.options.envelope_table import ENVELOPE_OPTIONS, check_attribute_name
 from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.sink_options import (
@@ -81,6 +81,10 @@ def _find_contradictions(
             f"not made for: use value.format={JSON}, or {CLOUDEVENTS}={BINARY_MODE}"
         )
     return problems
+
+
+def check_envelope_option(name: str, value: object) -> None:
+    check_alone(_ENVELOPE, name, value)
 
 
 def _explain_unknown(name: str) -> ConfigError:

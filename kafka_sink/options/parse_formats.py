@@ -7,7 +7,7 @@ others are functions here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kafka_sink.errors import ConfigError
@@ -17,7 +17,7 @@ from kafka_sink.formats.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.formats.registry.request import LATEST
 from kafka_sink.formats.registry.resolution import SchemaQuery
 from kafka_sink.formats.registry.subject import add_context
-from kafka_sink.options.engine import Draft, Table, check_needs, fill, read, suggest_name
+from kafka_sink.options.engine import Draft, Table, check_alone, check_needs, fill, read, suggest_name
 from kafka_sink.options.format_names import EVERY_COLUMN, JSON_SCHEMA, PROTOBUF, REGISTRY, SIDES, SSL, WITH_SCHEMA
 from kafka_sink.options.format_options import (
     CUSTOM,
@@ -32,10 +32,12 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.format_table import ALIASES, BASIC, BEARER, FORMAT_OPTIONS, REGISTRY_OPTIONS, SOURCE, TLS_OPTION
+from kafka_sink.options.option import Option
 from kafka_sink.options.parse import parse_for_edge, parse_security_options
 from kafka_sink.options.security_options import SecurityOptions
 from kafka_sink.options.values import contradiction_error, missing_error
 from kafka_sink.security.mechanisms import WITH_PASSWORD
+from kafka_sink.security.reference import AS_WRITTEN, is_like_reference
 from kafka_sink.security.this_host import is_url_of_this_host
 
 # The producer's options for what a token of the registry needs.
@@ -74,6 +76,10 @@ def parse_format_options(settings: Mapping[str, str], kafka: SecurityOptions) ->
         )
     value, key = (_make_side_format(draft, side) for side in SIDES)
     return FormatOptions(registry, value, key, tuple(draft.notices))
+
+
+def check_format_option(name: str, value: object) -> None:
+    check_alone(_FORMATS, name, value)
 
 
 def _make_registry_options(draft: Draft, kafka: SecurityOptions) -> RegistryOptions:
@@ -145,11 +151,17 @@ def _make_side_format(draft: Draft, side: str) -> SideFormat | None:
     )
 
 
+def _remark(name: str, value: object, _: Option) -> Iterator[str]:
+    if isinstance(value, str) and is_like_reference(value):
+        yield f"{name} {AS_WRITTEN}"
+
+
 def _explain_unknown(name: str) -> ConfigError:
     return ConfigError(f"{name!r} is not an option of this sink{suggest_name(name, REGISTRY_OPTIONS)}", OPTION_UNKNOWN)
 
 
-_FORMATS = Table({**FORMAT_OPTIONS, **REGISTRY_OPTIONS, TLS_OPTION.name: TLS_OPTION}, _explain_unknown, ALIASES)
+_OF_FORMATS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS, TLS_OPTION.name: TLS_OPTION}
+_FORMATS = Table(_OF_FORMATS, _explain_unknown, ALIASES, _remark)
 
 
 # ---- rules over several options -------------------------------------------------------------------------------------

@@ -20,10 +20,15 @@ from kafka_sink.errors.table.writes import (
     TELLING_OPTION,
     TOPIC_OPTION,
 )
-from kafka_sink.options.engine import Draft, Table, check_needs, fill, out_of_scope, read, suggest_name
+from kafka_sink.options.engine import Draft, Table, check_alone, check_needs, fill, out_of_scope, read, suggest_name
 from kafka_sink.options.foreign_table import canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import parse_for_edge, parse_producer_options
+from kafka_sink.options.parse import (
+    check_producer_option,
+    is_name_of_producer,
+    parse_for_edge,
+    parse_producer_options,
+)
 from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
@@ -100,6 +105,31 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     )
 
 
+def add_prefix(name: str) -> str:
+    """The name of an option in a Spark job. Files for Kafka's own tools have no prefix."""
+    return f"{PREFIX}{name}" if is_name_of_producer(name) else name
+
+
+def check_setting(name: str, value: str) -> None:
+    """Whether there is such an option, and the value fits it. What several options say together is not looked at."""
+    own, of_producer, of_formats, of_envelope = _divide({name: value})
+    for given, text in own.items():
+        check_alone(_SINK, given, text)
+    for given, text in of_producer.items():
+        if canonical_name(given) == "partitioner.class" and ":" in text:
+            FUNCTION_NAME.parse(name, text)
+        else:
+            check_producer_option(given, text)
+    if of_formats:
+        from kafka_sink.options.parse_formats import check_format_option
+
+        check_format_option(*of_formats.popitem())
+    if of_envelope:
+        from kafka_sink.options.parse_envelope import check_envelope_option
+
+        check_envelope_option(*of_envelope.popitem())
+
+
 def _divide(settings: Mapping[str, str]) -> tuple[dict[str, str], ...]:
     """Of the sink itself, of the producer, of formats, of headers: each without its prefix, and in lower case but for
     the first."""
@@ -172,6 +202,7 @@ def _explain_unknown(given: str) -> ConfigError:
     else:
         own = [known for known in SINK_OPTIONS if "NAME" not in known]
         hint = suggest_name(name, [*own, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
+        hint = hint or suggest_name(name, OPTIONS, prefix=PREFIX)
         hint = hint or f"; options of the Kafka producer have the prefix {PREFIX}"
         text = f"{given!r} is not an option of this sink{hint}"
     return ConfigError(text, OPTION_UNKNOWN)

@@ -1,7 +1,8 @@
-"""Properties files as Java reads them, so that files for Kafka's own tools work here too.
+"""Texts of properties as Java reads them, so that files for Kafka's own tools work here too.
 
 Names and values are separated by `=`, `:` or blanks; `#` and `!` begin a comment; a backslash at the end of a line
-joins it with the next one, elsewhere it escapes the next character.
+joins it with the next one, elsewhere it escapes the next character. The one difference: a backslash alone in the last
+line is nothing, where Java makes an entry without a name of it.
 """
 
 from __future__ import annotations
@@ -11,51 +12,70 @@ from collections.abc import Iterator
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import FILE_UNREADABLE
+from kafka_sink.frozen import frozen
 
-# The encoding that Kafka's tools assume for their file of options. Files of references are in UTF-8.
-ENCODING = "iso-8859-1"
 _BLANKS = " \t\f"
-_ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)([ \t\f]*[=:]?[ \t\f]*)(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """The last one of equal names wins, as in Java."""
-    found: dict[str, str] = {}
-    for line in _logical_lines(text):
+@frozen
+class Property:
+    """`line`: where its name stands, from 1. Without `has_separator` the line is a name alone."""
+
+    name: str
+    value: str
+    line: int
+    has_separator: bool
+
+
+def parse_properties(text: str, place: str = "") -> dict[str, Property]:
+    """By name: the last one of equal names wins, as in Java. `place`: what an error says before the line."""
+    found: dict[str, Property] = {}
+    for number, line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         assert entry is not None, "the pattern takes every text"
-        found[_unescape(entry[1])] = _unescape(entry[2])
+        name = _unescape(entry[1])
+        value = _unescape(entry[3])
+        if name is None or value is None:
+            # No more than the name is shown: the rest may be a secret.
+            about = "the name" if name is None else f"the value of {name}"
+            raise ConfigError(
+                f"{place}{', ' if place else ''}line {number}: {about} has a \\u that is not followed by four "
+                "hexadecimal digits",
+                FILE_UNREADABLE,
+            )
+        found[name] = Property(name, value, number, bool(entry[2]))
     return found
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    begun = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """With the number of the line on which each begins. A comment is not joined, and joins nothing."""
+    begun, first = "", 0
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(_BLANKS)
-        if not begun and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
+        if not begun:
+            first = number
+            if not line or line[0] in "#!":
+                continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
             begun += line[:-1]
             continue
-        yield begun + line
+        yield first, begun + line
         begun = ""
     if begun:
-        yield begun
+        yield first, begun
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str) -> str | None:
+    """None: an escape that is not finished."""
+    if any(len(escaped) == 1 and escaped == "u" for escaped in _ESCAPE.findall(text)):
+        return None
+
     def replace_escape(match: re.Match[str]) -> str:
         escaped = match[1]
-        if len(escaped) > 1:
-            return chr(int(escaped[1:], 16))
-        if escaped == "u":
-            raise ConfigError(
-                "a \\u in a file of properties has to be followed by four hexadecimal digits", FILE_UNREADABLE
-            )
-        return _LETTERS.get(escaped, escaped)
+        return chr(int(escaped[1:], 16)) if len(escaped) > 1 else _LETTERS.get(escaped, escaped)
 
     # Two escapes may be one letter: Java's letters have 16 bits.
     return _ESCAPE.sub(replace_escape, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -73,11 +73,15 @@ def _left_alone_text(batch: FinishedBatch, sink_id: str) -> str:
     exact_id = sink_id_of_query(sink_id, batch.key.query_id)
     begin = "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. "
     if batch.key.is_named:
-        end = f"The next run of the query, or `{commands.recover(exact_id)}`, finishes it"
+        end = (
+            f"The next run of the query, or `{commands.recover(exact_id)}`, finishes it, before its transactions time "
+            "out. After that the same command finds out whether rows are missing"
+        )
     else:
         end = (
             f"Do not write it again yet: `{commands.ledger(exact_id)}` shows whether it is open, and "
-            f"`{commands.recover(exact_id)}` finishes it. If it is not there, look into the topic"
+            f"`{commands.recover(exact_id)}` finishes it, or finds out whether rows are missing once its transactions "
+            "have timed out. If it is not there, look into the topic"
         )
     return f"{begin}{end}{commands.hint}"
 

@@ -593,6 +593,8 @@ CASES = (
          {"recover": says_that_rows_are_missing}, is_main=True),
     Case("open, shown by check", "ledger._open_decisions", lambda sink: (open_in_time(sink), checked(sink))[1],
          {"recover": rows_are_visible}),
+    Case("committed, shown by check", "ledger._open_decisions",
+         lambda sink: (open_and_committed(sink), checked(sink))[1], {"recover": rows_are_visible}),
     Case("overdue, shown by check", "ledger._open_decisions", lambda sink: (overdue(sink), checked(sink))[1],
          {"recover": says_that_rows_are_missing}),
     Case("lost, shown by check", "ledger.decisions", lambda sink: (record_loss(sink), checked(sink))[1], CHOICE),

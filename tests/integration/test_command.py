@@ -496,7 +496,6 @@ def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> 
         (("resolve", "--sink-id", "s", "--set-aside", "--batch", "a"), "choose with --key"),
         (("transactions", "--abort", "--bootstrap-server", "h:1"), "needs --sink-id"),
         (("ledger", "--option", "kafka.sasl.password"), "NAME=VALUE"),
-        (("ledger", "--option", "sasl.password=hush-hush"), "no prefix kafka."),
         (("ledger", "--timeout", "soon"), "number of seconds"),
         (("ledger", "--timeout", "\u00b2"), "number of seconds"),
         (("topic", "--topic", "t", "--create", "--partitions", "3000000000"), "from 1 to 2147483647"),
@@ -524,6 +523,7 @@ def test_wrong_words_end_with_2_and_without_secrets(
         (("--bootstrap-server", "h:1", "--properties", "not-there.properties"), "No such file"),
         (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
         (("--bootstrap-server", "h:1", "--option", "kafka.ssl.provider=hush-hush"), "there is no JVM"),
+        (("--bootstrap-server", "h:1", "--option", "topic=hush-hush"), "'topic' is not a producer option"),
         (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
         (("--bootstrap-server", "h:1", "--checkpoint", "s3://[a/b"), "'s3://[a/b' is neither a path nor a URI"),
         (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
@@ -540,12 +540,40 @@ def test_options_come_from_a_properties_file_of_java(sink: Sink, shell: Shell, t
     file = tmp_path / "client.properties"
     host, _, port = sink.servers.partition(":")
     file.write_text(
-        f"# of the tools\n! and this\nbootstrap.servers : {host}\\:\\\n   {port}\n\nclient.id\tt\\u006fol\n"
+        f"# of the tools\n! and this\nbootstrap.servers : {host}\\:\\\n   {port}\n\nclient.id\tt\\u006föl\n", "utf-8"
     )
     where = ("--properties", str(file), "--ledger-topic", LEDGER)
     assert shell("ledger", *where, "--json").content["decisions"][0]["row_count"] == 2 * ROWS_PER_TASK
     nearer = shell("ledger", *where, "--option", "kafka.bootstrap.servers=127.0.0.1:1", "--timeout", "1")
     assert nearer.exit_code == 3
+
+
+def test_the_file_of_a_job_serves_every_command(
+    sink: Sink, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its brokers and its ledger; what is about the job alone is not looked at."""
+    sink.deliver(BATCH)
+    monkeypatch.setenv("BROKERS", sink.servers)
+    file = tmp_path / "job.properties"
+    file.write_text(
+        "kafka.bootstrap.servers=${env:BROKERS}\ntopic=t\nvalue.format=json\nkafka.client.id=${CLIENT}\n"
+        f"ledger.topic={LEDGER}\n"
+    )
+    for words in (
+        ("ledger",),
+        ("status", "--silent-after", "0"),
+        ("transactions",),
+        ("recover", "--sink-id", sink.sink_id),
+    ):
+        said = shell(*words, "--properties", str(file), "--json")
+        assert said.exit_code == 0, said
+        assert said.err.startswith("pykafka-sink: kafka.client.id is taken as it is written: a variable"), said.err
+    other = shell("ledger", "--properties", str(file), "--ledger-topic", "none-such")
+    assert other.exit_code == 2 and "there is no ledger topic none-such" in other.err
+    file.write_text(file.read_text() + "kafka.retris=hush-hush\n")
+    wrong = shell("ledger", "--properties", str(file))
+    assert wrong.exit_code == 2 and f"{file}, line 6: 'retris' is not a producer option" in wrong.err
+    assert "hush-hush" not in wrong.err
 
 
 def test_a_silent_broker_leaves_time_to_ask_again(broker: EmbeddedBroker, sink: Sink, shell: Shell) -> None:

@@ -16,7 +16,7 @@ from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.operate.cli.readers import ReaderFacts, reader_word
 from kafka_sink.operate.status.facts import ClusterFacts
-from kafka_sink.testing import EmbeddedBroker, acl
+from kafka_sink.testing import EmbeddedBroker, Fault, acl
 from kafka_sink.testing.acl import Acl
 from tests.integration.statuses import FOREIGN, age, begin_foreign, forget, wall_ms
 from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink
@@ -137,6 +137,19 @@ def test_a_group_that_may_not_be_described_is_named(shell: Shell) -> None:
         assert readers(shell, sink, *words).exit_code == 0
         said = readers(shell, sink, *words, "--group", GROUP)
         assert said.exit_code == 4 and f"not authorized to describe group {GROUP}" in said.err
+
+
+def test_a_group_whose_coordinator_is_loading_or_on_another_broker_is_asked_again(shell: Shell) -> None:
+    with EmbeddedBroker(brokers=3) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+        sink.create()
+        sink.deliver(BATCH)
+        commit(sink, 1, 2)
+        loading = [Fault("FindCoordinator", error_code=15), Fault("OffsetFetch", error_code=14, times=3)]
+        for fault in loading:
+            broker.inject(fault)
+        rows = told(shell, sink, "--group", GROUP)
+    assert [row["committed"] for row in rows] == [1, 2]
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

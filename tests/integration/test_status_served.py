@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
 import shutil
@@ -15,10 +16,12 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -38,6 +41,7 @@ from tests.integration.statuses import FOREIGN, age, begin_foreign, delivered, r
 from tests.integration.test_metrics import labels_asked, samples, value
 from tests.support.asking import client_of
 from tests.support.commanding import Sink
+from tools.drill_picture import FIGURES, STEP_S, draw, points_of
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -338,9 +342,25 @@ def process_of(*words: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(60)
 
 
+@dataclass(frozen=True)
+class Prometheus:
+    address: str
+
+    def firing(self) -> set[str]:
+        told: dict[str, Any] = json.loads(fetch(f"{self.address}/api/v1/alerts"))
+        return {one["labels"]["alertname"] for one in told["data"]["alerts"] if one["state"] == "firing"}
+
+    def values(self, expression: str, begin_s: float, end_s: float) -> list[dict[str, Any]]:
+        """What it has recorded: series, each with pairs of time and value."""
+        asked = {"query": expression, "start": begin_s, "end": end_s, "step": STEP_S}
+        told = json.loads(fetch(f"{self.address}/api/v1/query_range?{urlencode(asked)}"))
+        found: list[dict[str, Any]] = told["data"]["result"]
+        return found
+
+
 @contextmanager
-def prometheus_of(port: int, folder: Path) -> Iterator[Callable[[], set[str]]]:
-    """A server with the rules, as a site would run it; returns what fires."""
+def prometheus_of(port: int, folder: Path) -> Iterator[Prometheus]:
+    """A server with the rules, as a site would run it."""
     server = shutil.which("prometheus")
     if server is None:
         pytest.skip("prometheus is not installed (apt install prometheus)")
@@ -355,13 +375,9 @@ def prometheus_of(port: int, folder: Path) -> Iterator[Callable[[], set[str]]]:
     listening = f"127.0.0.1:{free_port()}"
     words = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={listening}")
 
-    def firing() -> set[str]:
-        told: dict[str, Any] = json.loads(fetch(f"http://{listening}/api/v1/alerts"))
-        return {one["labels"]["alertname"] for one in told["data"]["alerts"] if one["state"] == "firing"}
-
     with process_of(server, *words):
         wait_until(lambda: is_ready(f"http://{listening}/-/ready"), "Prometheus is ready")
-        yield firing
+        yield Prometheus(f"http://{listening}")
 
 
 def is_ready(url: str) -> bool:
@@ -371,28 +387,81 @@ def is_ready(url: str) -> bool:
         return False
 
 
+@dataclass
+class Drill:
+    """What happened, and when, in seconds since it began."""
+
+    began_s: float = field(default_factory=time.time)
+    events: list[tuple[float, str]] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, text: str) -> None:
+        self.events.append((self._now(), text))
+
+    def note_alert(self, name: str) -> None:
+        """It fires, so long after what happened last."""
+        self.notes[name] = f"after {self._now() - self.events[-1][0]:.0f} s"
+        print(f"\n{name} fired {self.notes[name]}: {self.events[-1][1]}")
+
+    def _now(self) -> float:
+        return round(time.time() - self.began_s, 1)
+
+    def record(self, prometheus: Prometheus) -> dict[str, Any]:
+        end_s = time.time()
+        told = {name: prometheus.values(FIGURES[name], self.began_s, end_s) for name in FIGURES}
+        alerts = {
+            f"{one['metric']['alertname']} {one['metric']['alertstate']}": [
+                round(at_s - self.began_s, 1) for at_s, _ in one["values"]
+            ]
+            for one in prometheus.values("ALERTS", self.began_s, end_s)
+        }
+        figures = {
+            name: points_of(series[0]["values"], self.began_s) if series else [] for name, series in told.items()
+        }
+        return {"figures": figures, "alerts": alerts, "events": self.events, "notes": self.notes}
+
+
 @pytest.mark.slow
 def test_the_alert_fires_within_two_minutes_after_a_driver_was_killed_in_its_commit(sink: Sink, tmp_path: Path) -> None:
-    """With the intervals of the documentation. What is measured is printed: this is no promise about a busy machine."""
+    """With the intervals of the documentation. What is measured is printed: this is no promise about a busy machine.
+    tools/drill_picture.py draws what Prometheus recorded."""
     sink.wall_ms = wall_ms()
     sink.deliver(BATCH)
     port = free_port()
     words = ("-m", "kafka_sink", "status", "--serve", str(port), "--bootstrap-server", sink.servers)
-    with prometheus_of(port, tmp_path) as firing:
+    with prometheus_of(port, tmp_path) as prometheus:
+        firing = prometheus.firing
         with process_of(sys.executable, *words):
             wait_until(lambda: is_ready(f"http://127.0.0.1:{port}/metrics"), "the figures are served")
-            wait_until(lambda: not firing(), "nothing fires", 120)
+            scraped = "count_over_time(pykafka_sink_status_up[2m]) >= "
+            wait_until(lambda: prometheus.values(f"{scraped}1", time.time() - 1, time.time()), "the first figures", 120)
+            drill = Drill()
+            wait_until(lambda: prometheus.values(f"{scraped}3", time.time() - 1, time.time()), "some figures", 120)
+            assert not firing()
             killed = Sink(
                 sink.servers, "t", "killed", LEDGER_TOPIC, run="e" * 16, timeout_ms=900_000, wall_ms=wall_ms()
             )
             killed.decide_and_die(BATCH)
-            began_s = time.monotonic()
+            drill.tell("a driver is killed between its decision and its commit")
             wait_until(lambda: "KafkaSinkActNow" in firing(), "the alert", 240)
-            print(f"\nfired {time.monotonic() - began_s:.0f} s after the driver was killed")
+            drill.note_alert("KafkaSinkActNow")
             assert firing() == {"KafkaSinkActNow"}
             about = ("recover", "--all", "--bootstrap-server", sink.servers)
             assert subprocess.run([sys.executable, "-m", "kafka_sink", *about]).returncode == 0
+            drill.tell("recover --all")
             wait_until(lambda: not firing(), "the alert ends", 240)
-        began_s = time.monotonic()
+        drill.tell("the status process is gone")
         wait_until(lambda: "KafkaSinkStatusDown" in firing(), "the alert", 240)
-        print(f"fired {time.monotonic() - began_s:.0f} s after the status process was gone")
+        drill.note_alert("KafkaSinkStatusDown")
+        down = 'ALERTS{alertname="KafkaSinkStatusDown", alertstate="firing"}'
+
+        def recorded() -> bool:
+            return any(len(one["values"]) >= 4 for one in prometheus.values(down, drill.began_s, time.time()))
+
+        wait_until(recorded, "the alert is in the record", 120)
+        recording = drill.record(prometheus)
+    assert any(point[1] for point in recording["figures"]["open decisions"])
+    assert {"KafkaSinkActNow firing", "KafkaSinkStatusDown firing"} <= set(recording["alerts"])
+    target = Path(os.environ.get("PYKAFKA_SINK_DRILL", tmp_path / "drill.json"))
+    target.write_text(json.dumps(recording, indent=1) + "\n", encoding="utf-8")
+    assert draw(recording).startswith("<svg ")

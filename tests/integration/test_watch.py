@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,7 +14,7 @@ from kafka_sink import Producer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.operate.cli import refresh
 from kafka_sink.testing import EmbeddedBroker
-from tests.support.commanding import ROWS_PER_TASK, Shell, Sink
+from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink
 from tools.foreign_reader import end_offsets
 
 
@@ -55,6 +56,72 @@ def test_each_look_tells_batches_paces_transactions_and_what_is_held_back(
     assert sum(held.values()) == ROWS_PER_TASK
     ends = end_offsets(sink.servers, "t")
     assert {each["partition"]: each["end"] for each in third["partitions"]} == ends
+
+
+def watch_all(shell: Shell, sink: Sink, *words: str) -> Said:
+    about = ("--bootstrap-server", sink.servers, "--ledger-topic", sink.ledger_topic, "--silent-after", "0")
+    return shell("watch", *about, *words)
+
+
+def test_without_a_sink_every_sink_of_the_cluster_is_watched_with_its_pace_and_what_is_wrong(
+    shell: Shell, sink: Sink, between: Callable[..., None]
+) -> None:
+    other = replace(sink, sink_id="invoices", run="b" * 16)
+    sink.deliver(batch(0))
+    other.deliver(batch(0))
+    between(
+        lambda: (sink.deliver(batch(1)), sink.deliver(batch(2))),
+        lambda: other.decide_and_die(batch(1)),
+        lambda: None,
+        lambda: replace(other, run="c" * 16).deliver(batch(2)),
+    )
+    said = watch_all(shell, sink, "--count", "5", "--json")
+    looks = [json.loads(line) for line in said.out.splitlines()]
+    assert said.exit_code == 0 and len(looks) == 5
+    paces = [{each["sink_id"]: each["rows_per_s"] for each in look["rows_per_s"]} for look in looks]
+    names = {each["sink_id"][:6]: each["sink_id"] for each in looks[0]["sinks"]}
+    orders, invoices = names["orders"], names["invoic"]
+    assert paces[0] == {}
+    assert paces[1][orders] > 0 and paces[1][invoices] == 0
+    assert [each["is_about"] for each in looks[1]["rows_per_s"] if each["sink_id"] == orders] == [True]
+    assert paces[2][orders] == 0 and paces[2][invoices] > 0 and paces[3][invoices] == 0
+    # The decision may have been about to end when it was seen first.
+    assert [[each["kind"] for each in look["findings"]] for look in looks] == [[], [], [], ["open"], []]
+    (command,) = looks[3]["findings"][0]["commands"]
+    assert command == other.command("recover").replace("invoices", invoices)
+
+
+def test_a_cluster_that_is_away_is_told_and_the_watch_goes_on(shell: Shell, between: Callable[..., None]) -> None:
+    with EmbeddedBroker() as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+        sink.create()
+        sink.deliver(batch(0))
+        between(lambda: broker.stop_broker(1), lambda: None)
+        first, second, third = watch_all(shell, sink, "--count", "3", "--timeout", "1").out.splitlines()
+    assert first == "fine: 1 sink, 0 rows/s, nothing is wrong"
+    assert second.startswith("fine: 1 sink, 0 rows/s, nothing is wrong; not seen now: ")
+    assert third.startswith("fine: 1 sink") and "not seen now" in third
+    gone = watch_all(shell, sink, "--count", "1", "--timeout", "1")
+    assert gone.exit_code == 3 and "no broker has answered" in gone.err
+
+
+def test_a_terminal_has_a_screen_of_the_cluster_and_is_told_how_it_would_have_colours(
+    shell: Shell, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.deliver(batch(0))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    drawn = watch_all(shell, sink, "--count", "1").out
+    assert "pykafka-sink" in drawn and "nothing is wrong" in drawn and "ROWS/S" in drawn and "delivered" in drawn
+    monkeypatch.setitem(sys.modules, "rich.live", None)  # as if it were not installed
+    screen = watch_all(shell, sink, "--count", "1").out
+    assert screen.startswith(f"{refresh.CLEAR}fine: 1 sink, 0 rows/s") and "ROWS/S" in screen
+    assert screen.rstrip().endswith("pip install 'pykafka-sink[watch]'")
+
+
+def test_figures_of_a_driver_are_those_of_one_sink(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        shell("watch", "--bootstrap-server", "h:1", "--metrics-url", "http://127.0.0.1:1")
+    assert "--metrics-url goes with --sink-id or --checkpoint" in capsys.readouterr().err
 
 
 def test_what_is_no_terminal_gets_a_line_per_look_and_a_terminal_a_screen(

@@ -104,8 +104,8 @@ def test_an_option_with_a_mistake_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"# fine\nkafka.acks=all\nkafka.ssl.key.password: hush\n", "wrong, line 3: NAME=VALUE is needed"),
-        ("kafka.ssl.key.password=hüsh\n".encode("latin-1"), "wrong cannot be read: it is not UTF-8"),
+        (b"# fine\nkafka.acks=all\nkafka.ssl.key.pasword: hush\n", "wrong, line 3: ssl.key.pasword is not supported"),
+        ("kafka.ssl.key.password=hüsh\n".encode("latin-1"), "wrong cannot be read: line 1 is not UTF-8"),
     ],
 )
 def test_a_properties_file_with_a_mistake_is_named_and_no_line_of_it_is_shown(

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.security.reference import AS_WRITTEN
 from tests.support.option_parsing import parse, parse_named, refusal
 
 # ---- names -----------------------------------------------------------------------------------------------------
@@ -206,5 +207,5 @@ def test_a_variable_as_a_shell_writes_it_is_told_the_way_that_works() -> None:
     parsed = parse_producer_options({"bootstrap.servers": "b:1", "client.id": "${KAFKA_NAME}"})
     assert parsed.client_id == "${KAFKA_NAME}"
     (notice,) = parsed.notices
-    assert notice == "client.id is taken as it is written: a variable of the environment is ${env:NAME}"
+    assert notice == f"client.id {AS_WRITTEN}"
     assert parse_producer_options({"bootstrap.servers": "b:1", "client.id": "${env:KAFKA_NAME}"}).notices == ()

@@ -172,10 +172,6 @@ class Client:
         """The clock of this client, and of the state machines that it runs."""
         return self._clock.monotonic_ms()
 
-    def pause(self, wait_ms: int) -> None:
-        """Waits; reads what arrives meanwhile."""
-        self._wait_until(lambda: False, self.now_ms() + wait_ms)
-
     def __enter__(self) -> Client:
         return self
 

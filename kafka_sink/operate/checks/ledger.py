@@ -115,8 +115,13 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
             advice = f"{recover} finds out whether rows are missing{commands.hint}"
             yield fail("decisions", f"{text} and overdue: its transactions have ended, or should have", advice)
             continue
-        limit = "its transactions time out" if each.left_ms is None else f"{each.left_ms // 1000} s have passed"
-        advice = f"if no query is at it, start the query, or {recover}, before {limit}{commands.hint}"
+        if each.left_ms is not None:
+            advice = f"start the query, or {recover}, within {each.left_ms // 1000} s"
+        elif each.standing is Standing.OPEN:
+            advice = f"all is committed, and {recover} tells the ledger"
+        else:
+            advice = f"start the query, or {recover}: in time it finishes the batch, later it finds out what is missing"
+        advice = f"if no query is at it, {advice}{commands.hint}"
         yield warn("decisions", f"{text} and not known to be finished", advice)
 
 

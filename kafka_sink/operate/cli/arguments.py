@@ -17,7 +17,7 @@ from kafka_sink.operate.cli import texts
 from kafka_sink.operate.cli.completion import SCRIPTS
 from kafka_sink.options.format_names import ENCODED
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from kafka_sink.version import VERSION
 
 DEFAULT_TIMEOUT_S = 60
@@ -28,6 +28,10 @@ LOOK_INTERVAL_S, OPEN_AFTER_S, SILENT_AFTER_S = 15, 60, 86_400
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 # Records per second of `perf`; a slower one would sleep for days.
 RATE_MIN = 0.001
+_FILE = (
+    "a properties file (Java's grammar, UTF-8) with options of the job, those of the producer with or without the "
+    "prefix kafka., as for --command-config of Kafka's tools"
+)
 _WHOLE = re.compile(r"[0-9]{1,19}")
 
 
@@ -76,6 +80,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
             given.run = "kafka_sink.operate.cli.foreign:end_transaction"
     elif hasattr(given, "abort") and given.transactional_id is not None:
         reader.error("--transactional-id goes with transactions --abort")
+    if hasattr(given, "run_of_one"):
+        _choose_watch(reader, given)
     if getattr(given, "all", False):
         given.run = "kafka_sink.operate.cli.recover_all:recover_all"
     if not getattr(given, "follow", True) and (given.count or given.interval != INTERVAL_S):
@@ -91,6 +97,15 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     given.run = _import_callable(given.run)
     given.session = None if given.session is None else _import_callable(given.session)
     return given
+
+
+def _choose_watch(reader: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Of the whole cluster, unless a sink is named."""
+    given.ledger_topics = [] if given.ledger_topic is None else [given.ledger_topic]
+    if given.sink_id is not None or given.checkpoint is not None:
+        given.run, given.session = given.run_of_one, "kafka_sink.operate.cli.sink_client:SinkClient"
+    elif given.metrics_url is not None:
+        reader.error("--metrics-url goes with --sink-id or --checkpoint")
 
 
 def _import_callable(path: str) -> Any:
@@ -113,17 +128,7 @@ def _add_status(commands: Commands) -> None:
         "--ledger-topic", dest="ledger_topics", action="append", default=[], metavar="TOPIC",
         help="a ledger topic that is not found by itself; may be repeated",
     )  # fmt: skip
-    command.add_argument(
-        "--open-after", type=_parse_seconds, default=OPEN_AFTER_S, metavar="SECONDS",
-        help="how long a decision may be open (default %(default)s)",
-    )  # fmt: skip
-    command.add_argument(
-        "--silent-after", type=_parse_silence, default=SILENT_AFTER_S, metavar="SECONDS",
-        help="how long a stream may deliver nothing; 0: for ever (default %(default)s)",
-    )  # fmt: skip
-    command.add_argument(
-        "--retired", action="append", default=[], metavar="SINK", help="a sink that may be silent; may be repeated"
-    )
+    _add_limit_options(command)
     served = command.add_argument_group("figures for Prometheus")
     served.add_argument(
         "--serve", type=_parse_port, metavar="PORT", help="look repeatedly, and serve the figures (0: any free port)"
@@ -158,14 +163,18 @@ def _add_ledger(commands: Commands) -> None:
 
 def _add_watch(commands: Commands) -> None:
     command = _add_cluster_command(
-        commands, "watch", "watch the batches of a sink", texts.WATCH, run="kafka_sink.operate.cli.watch:watch"
-    )
-    _add_sink_options(command, is_required=True)
+        commands, "watch", "watch all sinks of a cluster, or one", texts.WATCH,
+        run="kafka_sink.operate.cli.watch_cluster:watch_cluster",
+        session="kafka_sink.operate.cli.status:StatusSession",
+    )  # fmt: skip
+    _add_sink_options(command, is_required=False)
+    _add_limit_options(command)
     _add_refresh_options(command)
     command.add_argument(
         "--metrics-url", metavar="URL",
-        help="the address that metrics.prometheus.port opens on the driver; shows how long commits take",
+        help="with one sink: the address that metrics.prometheus.port opens on the driver; shows how long commits take",
     )  # fmt: skip
+    command.set_defaults(run_of_one="kafka_sink.operate.cli.watch:watch")
 
 
 def _add_recover(commands: Commands) -> None:
@@ -262,7 +271,7 @@ def _add_perf(commands: Commands) -> None:
     load.add_argument(
         "--command-property", "--producer-props", dest="properties_given", type=_parse_property, nargs="+",
         action="extend", default=[], metavar="NAME=VALUE",
-        help="producer options as in Kafka's tool, without the prefix kafka.",
+        help="producer options as in Kafka's tool",
     )  # fmt: skip
     load.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
     load.add_argument("--transactional-id", metavar="ID", help="write in transactions")
@@ -277,7 +286,7 @@ def _add_check(commands: Commands) -> None:
         commands, "check", "check whether a job will work with these options", texts.CHECK, codes=texts.CHECK_CODES,
         run="kafka_sink.operate.cli.check:run",
     )  # fmt: skip
-    _add_broker_options(command, _parse_property, "NAME=VALUE", "producer options with or without the prefix kafka.")
+    _add_broker_options(command)
     command.add_argument("--topic", help="the option topic of the job")
     _add_sink_options(command, is_required=False, whose="job", of_stream="a stream")
     command.add_argument("--preset", choices=list(PRESETS), help="the service that the brokers belong to")
@@ -341,7 +350,7 @@ def _add_schema(commands: Commands) -> None:
             "--option", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
             help="an option as in the Spark job; may be repeated. Put secrets into --properties",
         )  # fmt: skip
-        command.add_argument("--properties", metavar="FILE", help="a Java properties file with such options")
+        command.add_argument("--properties", metavar="FILE", help=_FILE)
         _add_output_options(command)
 
 
@@ -389,8 +398,8 @@ def _add_cluster_command(
     _add_output_options(command)
     _add_timeout_option(command)
     command.add_argument(
-        "--ledger-topic", default=SINK_OPTIONS["ledger.topic"].default, metavar="TOPIC",
-        help="the option ledger.topic of the query (default %(default)s)",
+        "--ledger-topic", metavar="TOPIC",
+        help=f"the option ledger.topic of the query (default: that of --properties, else {DEFAULT_LEDGER})",
     )  # fmt: skip
     return command
 
@@ -402,14 +411,6 @@ def _add_timeout_option(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _parse_option(text: str) -> tuple[str, str]:
-    name, value = _parse_property(text)
-    # Only the name is shown: the value may be a secret.
-    if not name.startswith("kafka."):
-        raise argparse.ArgumentTypeError(f"{name!r} has no prefix kafka.: options of the producer are meant")
-    return name.removeprefix("kafka."), value
-
-
 def _parse_property(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found:
@@ -417,26 +418,18 @@ def _parse_property(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _add_broker_options(
-    command: argparse.ArgumentParser, option: Callable[[str], tuple[str, str]] = _parse_option,
-    metavar: str = "kafka.NAME=VALUE",
-    names_in_file: str = "without the prefix kafka., as for --command-config of Kafka's tools",
-) -> None:  # fmt: skip
-    """`option` reads one NAME=VALUE; `names_in_file` says how names are written in a file."""
+def _add_broker_options(command: argparse.ArgumentParser) -> None:
     brokers = command.add_argument_group("brokers")
     brokers.add_argument(
         "--bootstrap-server", "--bootstrap-servers", dest="bootstrap_servers", metavar="HOST:PORT[,...]",
         help="brokers for the first connection; short for --option kafka.bootstrap.servers=...",
     )  # fmt: skip
     brokers.add_argument(
-        "--option", type=option, action="append", default=[], metavar=metavar,
+        "--option", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
         help="an option as in the Spark job; may be repeated. Other users can see it in the process list: put secrets "
         "into --properties",
     )  # fmt: skip
-    brokers.add_argument(
-        "--properties", "--producer.config", "--command-config", metavar="FILE",
-        help=f"a Java properties file with options, {names_in_file}",
-    )  # fmt: skip
+    brokers.add_argument("--properties", "--producer.config", "--command-config", metavar="FILE", help=_FILE)
 
 
 def _add_output_options(
@@ -460,6 +453,21 @@ def _add_sink_options(
     names.add_argument("--sink-id", metavar="ID", help=f"the option sink.id of the {whose}")
     names.add_argument("--checkpoint", metavar="LOCATION", help=f"the option checkpointLocation of {of_stream}")
     return names
+
+
+def _add_limit_options(command: argparse.ArgumentParser) -> None:
+    """From when something is a finding."""
+    command.add_argument(
+        "--open-after", type=_parse_seconds, default=OPEN_AFTER_S, metavar="SECONDS",
+        help="how long a decision may be open (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--silent-after", type=_parse_silence, default=SILENT_AFTER_S, metavar="SECONDS",
+        help="how long a stream may deliver nothing; 0: for ever (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--retired", action="append", default=[], metavar="SINK", help="a sink that may be silent; may be repeated"
+    )
 
 
 def _add_refresh_options(command: argparse._ActionsContainer, interval_s: int = INTERVAL_S) -> None:

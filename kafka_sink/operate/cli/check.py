@@ -10,12 +10,10 @@ from typing import Any
 from kafka_sink.errors import ConfigError
 from kafka_sink.operate.checks.finding import CheckReport, fail, ok
 from kafka_sink.operate.checks.run import check
-from kafka_sink.operate.cli.brokers import read_properties, unique_options
+from kafka_sink.operate.cli.brokers import read_options
 from kafka_sink.operate.cli.report import Report
 from kafka_sink.operate.cli.schema import parse_columns
-from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.presets import PREFIX, PRESET, PRESETS, unset_preset_settings
-from kafka_sink.options.table import OPTIONS
 
 NOT_RUN = "from the service's documentation; run here only against the embedded broker with the same quirk"
 
@@ -63,8 +61,7 @@ def explain_preset(name: str, settings: Mapping[str, str]) -> CheckReport:
 
 def read_settings(given: argparse.Namespace) -> dict[str, str]:
     """Precedence: the command's own arguments, then --option, then the file."""
-    settings = {_add_prefix(name): value for name, value in read_properties(given.properties).items()}
-    settings |= unique_options(given.option)
+    settings = read_options(given)
     named: Mapping[str, str | None] = {
         f"{PREFIX}bootstrap.servers": given.bootstrap_servers,
         "topic": given.topic,
@@ -73,11 +70,6 @@ def read_settings(given: argparse.Namespace) -> dict[str, str]:
         PRESET: given.preset,
     }
     return settings | {name: value for name, value in named.items() if value is not None}
-
-
-def _add_prefix(name: str) -> str:
-    """Files for Kafka's own tools have no prefix."""
-    return f"{PREFIX}{name}" if name in OPTIONS or name in ALIASES else name
 
 
 def _spark_schema(columns: str) -> Any:

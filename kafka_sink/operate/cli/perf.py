@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
-from kafka_sink.operate.cli.brokers import producer_options, read_argument_file
+from kafka_sink.operate.cli.brokers import producer_options
 from kafka_sink.operate.cli.perf_meter import Meter
 from kafka_sink.operate.cli.report import DONE, Report
 from kafka_sink.operate.cli.streams import StatusLine, print_text
+from kafka_sink.options.host.properties_file import read_argument_file
+from kafka_sink.options.presets import PREFIX
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.producer import Producer
@@ -54,7 +56,7 @@ class LoadTest:
         paced = ROWS_MAX if self.per_second <= 0 else int(self.per_second * PACE_MS / 1000)
         self.batch_rows = min(ROWS_MAX, max(1, paced))
         self.source = _make_source(given)
-        own = dict(given.properties_given)
+        own = {name.removeprefix(PREFIX): value for name, value in given.properties_given}
         if given.transactional_id is not None:
             own["transactional.id"] = given.transactional_id
         options = producer_options(given, own)

@@ -7,14 +7,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka_sink.commit.admin.asking import Bodies
 from kafka_sink.commit.admin.client import topic_query, topic_row
-from kafka_sink.commit.admin.topic_reader import WINDOWS, PartitionReader
+from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.preflight import TransactionDescription
-from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
+from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.ask import AnyBroker, OneBroker, Repeat
+from kafka_sink.kafka.client.ask import AllBrokers, AnyBroker, Repeat
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, METADATA, OFFSET_FETCH
 from kafka_sink.kafka.wire.codes import code
@@ -27,7 +28,6 @@ from kafka_sink.operate.status.findings import Limits, span
 # The last versions with one group in a request, and its topics by name.
 FIND_COORDINATOR_LAST, OFFSET_FETCH_LAST = 3, 7
 GROUP, GROUP_AUTHORIZATION_FAILED = 0, 30
-LOOK_AGAIN_MS = 100
 LIMITS = Limits(open_ms=60_000, silent_ms=0)
 _TITLES = ("PARTITION", "COMMITTED", "LAST RECORD", "STABLE", "END", "READERS")
 
@@ -54,39 +54,26 @@ class ReadersSession(StatusSession):
         self.cluster = ClusterLook(self.client, self.brokers, (), patience_ms, asked_topics=(given.topic,))
 
     def committed_offsets(self, group: str, topic: str, partitions: Sequence[int]) -> Mapping[int, int]:
-        """Of the partitions in which the group has committed."""
-        give_up_ms = self.client.now_ms() + self.patience_ms
-        while True:
-            error_code, found = self._ask_group(group, topic, partitions)
-            if not error_code:
-                return found
-            if error_code == GROUP_AUTHORIZATION_FAILED:
-                raise AuthorizationError(
-                    f"not authorized to describe group {group}: the principal needs Describe on it"
-                )
-            text = f"the offsets of group {group} were not told: {describe(error_code)}"
-            if not code(error_code).retriable:
-                raise BrokerError(text, code=error_code, api=OFFSET_FETCH.name)
-            if self.client.now_ms() >= give_up_ms:
-                raise OperationTimeout(text)
-            self.client.pause(LOOK_AGAIN_MS)
+        """Of the partitions in which the group has committed. Asking for the coordinator makes brokers create the topic
+        of offsets, where no group has ever been. The offsets are asked of all brokers, since a coordinator may move."""
 
-    def _ask_group(self, group: str, topic: str, partitions: Sequence[int]) -> tuple[int, Mapping[int, int]]:
-        found = self.client.ask(
+        def lacks(bodies: Bodies) -> KafkaSinkError | None:
+            troubles = [_group_trouble(group, each) for each in map(_group_error, bodies)]
+            return None if None in troubles else troubles[0]
+
+        self.client.ask(
             AnyBroker(), FIND_COORDINATOR, {"key": group, "key_type": GROUP}, version_max=FIND_COORDINATOR_LAST,
-            repeat=Repeat.ALWAYS,
+            timeout_ms=self.patience_ms, repeat=Repeat.ALWAYS, lacks=lacks,
         )  # fmt: skip
-        if found["error_code"]:
-            return found["error_code"], {}
         asked = [{"name": topic, "partition_indexes": list(partitions)}]
-        body = self.client.ask(
-            OneBroker(found["node_id"]), OFFSET_FETCH, {"group_id": group, "topics": asked},
-            version_max=OFFSET_FETCH_LAST, repeat=Repeat.ALWAYS,
+        bodies = self.client.ask_all(
+            AllBrokers(), OFFSET_FETCH, {"group_id": group, "topics": asked}, version_max=OFFSET_FETCH_LAST,
+            timeout_ms=self.patience_ms, repeat=Repeat.ALWAYS, lacks=lacks, needs_all=False,
         )  # fmt: skip
-        told = [each for row in body["topics"] for each in row["partitions"]]
-        errors = [body.get("error_code", 0), *(each["error_code"] for each in told)]
-        offsets = {each["partition_index"]: each["committed_offset"] for each in told if each["committed_offset"] >= 0}
-        return next(filter(None, errors), 0), offsets
+        told = [
+            each for body in bodies if not _group_error(body) for row in body["topics"] for each in row["partitions"]
+        ]
+        return {each["partition_index"]: each["committed_offset"] for each in told if each["committed_offset"] >= 0}
 
     def last_record(self, topic: str, partition: int, stable: int) -> int | None:
         """The offset of the last record that readers see."""
@@ -94,12 +81,31 @@ class ReadersSession(StatusSession):
         return newest[0][0] if newest else None
 
 
+def _group_error(body: Mapping[str, Any]) -> int:
+    """Of the group, or the first one of a partition."""
+    told = [each["error_code"] for row in body.get("topics", ()) for each in row["partitions"]]
+    return next(filter(None, [body.get("error_code", 0), *told]), 0)
+
+
+def _group_trouble(group: str, error_code: int) -> KafkaSinkError | None:
+    """Raised at once unless it may pass."""
+    if not error_code:
+        return None
+    if error_code == GROUP_AUTHORIZATION_FAILED:
+        raise AuthorizationError(f"not authorized to describe group {group}: the principal needs Describe on it")
+    text = f"the offsets of group {group} were not told: {describe(error_code)}"
+    error = BrokerError(text, code=error_code, api=OFFSET_FETCH.name)
+    if not code(error_code).retriable:
+        raise error
+    return error
+
+
 def readers(session: ReadersSession, given: argparse.Namespace) -> Report:
     topic = given.topic
     row = topic_row(METADATA, session.client.ask_metadata(topic_query(topic)), topic)
     if row["error_code"]:
         raise ConfigError(f"topic {topic}: {describe(row['error_code'])}", COMMAND_WRONG)
-    facts, every = examine(session.cluster, LIMITS, session.client.pause)
+    facts, every = examine(session.cluster, LIMITS)
     found = [each for each in every if topic in each.topics]
     ends = {partition: told for (name, partition), told in sorted(facts.ends.items()) if name == topic}
     committed = {} if given.group is None else session.committed_offsets(given.group, topic, list(ends))

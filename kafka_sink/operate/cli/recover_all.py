@@ -19,30 +19,44 @@ from kafka_sink.operate.cli.report import DONE, OPEN, REFUSED, Report, batch_wor
 from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.cli.write_commands import confirm_recovery, open_texts
 from kafka_sink.operate.status.collect import ClusterLook
+from kafka_sink.operate.status.facts import LedgerFacts
 
 
 def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     named = [] if sink.ledger_topic == LEDGER_TOPIC else [sink.ledger_topic]
-    ledgers = ClusterLook(sink.client, sink.commands.brokers, named, given.timeout * 1000).find_ledgers()
+    cluster = ClusterLook(sink.client, sink.commands.brokers, named, given.timeout * 1000)
+    ledgers = [cluster.read_ledger(topic) for topic in cluster.find_ledgers()]
     notes: list[str] = []
-    found = [(topic, record) for topic in ledgers for record in _open_decisions(sink, topic, notes)]
+    lost = [text for ledger in ledgers for text in _lost_texts(sink, ledger)]
+    found = [(ledger.topic, record) for ledger in ledgers for record in _open_decisions(sink, ledger, notes)]
     if found and sys.stdin.isatty():
         shown = [text for topic in dict(found) for text in _texts_of(sink, topic)]
         confirm_recovery(given, shown)
     told = [_finish(sink, topic, record) for topic, record in _one_of_each_line(found)]
     failed = [each for each in told if each["error"] is not None]
-    content = {"ledgers": ledgers, "recovered": [each for each in told if each["error"] is None], "failed": failed,
-               "notes": notes}  # fmt: skip
-    lines = [each["text"] for each in told] or [f"no decision is open in {', '.join(ledgers)}; nothing was to be done"]
-    codes = {OPEN if each["error"] in ("CommitLost", "CommitPending") else REFUSED for each in failed}
-    return Report(max([*codes, REFUSED if notes else DONE]), content, [*lines, *notes])
+    read = [ledger.topic for ledger in ledgers if not ledger.problem]
+    content = {"ledgers": read, "recovered": [each for each in told if each["error"] is None], "failed": failed,
+               "lost": lost, "notes": notes}  # fmt: skip
+    lines = [each["text"] for each in told]
+    if read and not lines:
+        lines = [f"no decision is open in {', '.join(read)}; nothing was to be done"]
+    codes = {OPEN} if lost else set()
+    codes |= {OPEN if each["error"] in ("CommitLost", "CommitPending") else REFUSED for each in failed}
+    return Report(max([*codes, REFUSED if notes else DONE]), content, [*lines, *lost, *notes])
 
 
-def _open_decisions(sink: SinkClient, topic: str, notes: list[str]) -> Iterator[LedgerRecord]:
-    sink.use_ledger(topic)
-    listed = sink.list_decisions()
-    notes += unreadable_lines([each for each in listed if each.record is None])
-    for each in listed:
+def _lost_texts(sink: SinkClient, ledger: LedgerFacts) -> list[str]:
+    """About which nobody has chosen before this command."""
+    sink.use_ledger(ledger.topic)
+    records = [each.record for each in ledger.listed if each.record is not None and each.record.kind is Kind.STUCK]
+    return [next_step(record, sink.settings()) for record in records]
+
+
+def _open_decisions(sink: SinkClient, ledger: LedgerFacts, notes: list[str]) -> Iterator[LedgerRecord]:
+    sink.use_ledger(ledger.topic)
+    notes += filter(None, [ledger.problem])
+    notes += unreadable_lines([each for each in ledger.listed if each.record is None])
+    for each in ledger.listed:
         if each.record is None or each.record.kind is not Kind.INTENT:
             continue
         if sink.ask_if_elsewhere(each.record):

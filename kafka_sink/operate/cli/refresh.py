@@ -18,16 +18,18 @@ from kafka_sink.frozen import frozen
 from kafka_sink.operate.cli.report import DONE, Report
 from kafka_sink.operate.cli.streams import ReaderGone, print_text, printable
 
+WITHOUT_RICH = "In colours, with the paces as pictures: pip install 'pykafka-sink[watch]'"
 CLEAR = "\x1b[2J\x1b[H"
 
 
 @frozen
 class Look:
-    """`line` is a short form of `lines`."""
+    """`line` is a short form of `lines`. `draw` makes what rich shows, if that is more than the lines."""
 
     lines: Sequence[str]
     line: str
     content: dict[str, Any]
+    draw: Callable[[], Any] | None = None
 
 
 def repeat(look: Callable[[], Look], given: argparse.Namespace) -> Report:
@@ -57,7 +59,11 @@ def _display(given: argparse.Namespace) -> Iterator[Callable[[Look], None]]:
             from rich.live import Live
             from rich.text import Text
         except ImportError:
-            yield lambda look: print_text("\n".join(look.lines), before=CLEAR)
+            yield lambda look: print_text("\n".join([*look.lines, "", WITHOUT_RICH]), before=CLEAR)
             return
+
+        def make_drawing(look: Look) -> Any:
+            return Text(printable("\n".join(look.lines))) if look.draw is None else look.draw()
+
         with Live(screen=True, auto_refresh=False) as live:
-            yield lambda look: live.update(Text(printable("\n".join(look.lines))), refresh=True)
+            yield lambda look: live.update(make_drawing(look), refresh=True)

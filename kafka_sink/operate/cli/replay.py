@@ -22,7 +22,7 @@ from kafka_sink.errors.table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.formats.records.dead_letter import REASON, parse_dead_letter
 from kafka_sink.formats.records.scalar import Record
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
-from kafka_sink.operate.cli.brokers import producer_options
+from kafka_sink.operate.cli.brokers import chosen_ledger, producer_options
 from kafka_sink.operate.cli.report import DONE, Report, confirm, table
 from kafka_sink.operate.cli.sink_client import ClusterSession, NotAnswered
 from kafka_sink.operate.cli.streams import StatusLine, print_error
@@ -39,7 +39,7 @@ ABORT_S = 5.0
 class ReplaySession(ClusterSession):
     def __init__(self, given: argparse.Namespace) -> None:
         source, target = TOPIC_NAME.parse("--from", given.source), TOPIC_NAME.parse("--to", given.target)
-        if len({source, target, given.ledger_topic}) < 3:
+        if len({source, target, chosen_ledger(given)}) < 3:
             raise ConfigError(
                 "--from, --to and --ledger-topic have to be three topics: the records would be among their own "
                 "letters, or be taken for decisions",

@@ -18,11 +18,12 @@ from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.formats.registry.rules import SchemaRule
 from kafka_sink.formats.schemas.spark_types import parse_struct
-from kafka_sink.operate.cli.brokers import read_argument_file, read_options
+from kafka_sink.operate.cli.brokers import read_options, typed_options
 from kafka_sink.operate.cli.report import DONE, OPEN, Report
 from kafka_sink.operate.cli.streams import write_error
 from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_option
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
+from kafka_sink.options.host.properties_file import read_argument_file
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_formats import parse_format_options
 from kafka_sink.spark.formats.schema_registry import find_latest_rules
@@ -79,9 +80,10 @@ def _describe_rule(rule: SchemaRule) -> str:
 
 def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideFormat]:
     settings = {name.lower(): value for name, value in read_options(given).items()}
-    for name in settings:
-        if not is_format_option(name):
+    for name in typed_options(given):
+        if not is_format_option(name.lower()):
             raise ConfigError(f"{name} is no option of formats, schemas or the registry", COMMAND_WRONG)
+    settings = {name: value for name, value in settings.items() if is_format_option(name)}
     if given.format is not None:
         settings[f"{given.side}.format"] = given.format
     if given.record_name is not None:

@@ -36,7 +36,7 @@ from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
-from kafka_sink.operate.cli.brokers import given_brokers, producer_options
+from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import delivery_settings
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
@@ -56,7 +56,7 @@ class ClusterSession:
     """A client that asks for as long as --timeout says."""
 
     def __init__(self, given: argparse.Namespace, options: ProducerOptions) -> None:
-        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", chosen_ledger(given))
         self.options = options
         self._patience_ms: int = given.timeout * 1000
         self.client = Client(replace(options, max_block_ms=self._patience_ms))

@@ -18,7 +18,7 @@ from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
-from kafka_sink.operate.cli.brokers import given_brokers, producer_options
+from kafka_sink.operate.cli.brokers import given_brokers, ledger_of_file, producer_options
 from kafka_sink.operate.cli.report import DONE, REFUSED, Report, age_word, batch_word, table, verdict_word
 from kafka_sink.operate.cli.streams import ReaderGone, print_text
 from kafka_sink.operate.status.collect import ClusterLook, examine
@@ -44,7 +44,9 @@ class StatusSession:
         # If a broker accepts a request but does not answer, there must be time to try another one.
         request_ms = min(options.request_timeout_ms, max(1, patience_ms // 2))
         self.client = Client(replace(options, max_block_ms=patience_ms, request_timeout_ms=request_ms))
-        named = [TOPIC_NAME.parse("--ledger-topic", topic) for topic in given.ledger_topics]
+        of_file = ledger_of_file(given)
+        topics = [*given.ledger_topics, *([] if of_file is None else [of_file])]
+        named = [TOPIC_NAME.parse("--ledger-topic", topic) for topic in topics]
         self.cluster = ClusterLook(self.client, self.brokers, named, patience_ms)
 
     def close(self) -> None:
@@ -55,7 +57,7 @@ def status(session: StatusSession, given: argparse.Namespace) -> Report:
     limits = limits_of(given)
     if given.serve is not None:
         return _serve(given, limits)
-    facts, found = examine(session.cluster, limits, session.client.pause)
+    facts, found = examine(session.cluster, limits)
     content = describe(facts, found)
     return Report(
         exit_code_of(facts, found), content, status_lines(facts, found, session.brokers, session.cluster.named)

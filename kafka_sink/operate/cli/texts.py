@@ -104,13 +104,16 @@ examples:
 """
 
 WATCH = """\
-Watch a sink: its latest batches, rows per second, the age of the last batch, open transactions, and for each partition
-the lag of the last stable offset. read_committed readers do not see records after that offset. The command only reads.
+Watch all sinks of a cluster: what `status` finds, with the command that mends it, and for each sink its newest batch,
+rows per second, the age of the batch and open transactions. With --sink-id or --checkpoint one sink: its latest
+batches, and for each partition the lag of the last stable offset. read_committed readers do not see records after that
+offset. The command only reads.
 
-On a terminal each refresh redraws the screen (with rich, if pykafka-sink[watch] is installed). In a file or a pipe each
-refresh is one line; with --json one object per line. Ctrl-C ends the command.
+On a terminal each refresh redraws the screen (in colours, if pykafka-sink[watch] is installed). In a file or a pipe
+each refresh is one line; with --json one object per line. Ctrl-C ends the command.
 
 examples:
+  pykafka-sink watch --bootstrap-server localhost:9092
   pykafka-sink watch --bootstrap-server localhost:9092 --sink-id orders
   pykafka-sink watch --bootstrap-server localhost:9092 --sink-id orders --interval 60 >> orders.log
 """

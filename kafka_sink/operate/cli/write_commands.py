@@ -43,7 +43,9 @@ _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Asid
 
 
 def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
-    before = [record for record in _read_records(sink, needs_decision=False) if record.kind is Kind.INTENT]
+    records = _read_records(sink, needs_decision=False)
+    before = [record for record in records if record.kind is Kind.INTENT]
+    lost = [read_commands.next_step(record, sink.settings()) for record in records if record.kind is Kind.STUCK]
     if before and sys.stdin.isatty():
         confirm_recovery(given, open_texts(sink))
     results = [_raise_on_error(result) for result in sink.run_for_each(DriverOperation.FINISH)]
@@ -56,9 +58,11 @@ def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
     elif recovered:
         # From a running query: decided after the ledger was read.
         text = f"finished a batch of sink {sink.named_sink} that has been decided just now: its rows are visible"
+    elif lost:
+        text = f"no decision of sink {sink.named_sink} is open"
     else:
         text = f"no decision of sink {sink.named_sink} is open; nothing was to be done"
-    return _result_report(sink, result, DONE, text)
+    return _result_report(sink, result, OPEN if lost else DONE, text, lost)
 
 
 def open_texts(sink: SinkClient) -> list[str]:
@@ -172,7 +176,8 @@ def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence
     states = ", ".join(f"{batch_word(record.key)} is {verdict_word(record)}" for record in records)
     text = f"{named} of sink {sink.named_sink} is lost ({states}); there is nothing to choose"
     if pending:
-        text += f". An open decision is finished by `{sink.commands.recover(sink.named_sink)}`{sink.commands.hint}"
+        command = f"`{sink.commands.recover(sink.named_sink)}`"
+        text += f". {command} finishes what is open, or finds out whether rows are missing{sink.commands.hint}"
     content = {"sink_id": sink.named_sink, "conclusion": Conclusion.NOTHING_TO_DO.value, "decisions": [
         decision(record, sink.wall_ms) for record in records]}  # fmt: skip
     return Report(OPEN if pending else DONE, content, [text])
@@ -197,14 +202,17 @@ def _raise_on_error(result: CommitResult) -> CommitResult:
     return result
 
 
-def _result_report(sink: SinkClient, result: CommitResult, exit_code: int, text: str) -> Report:
+def _result_report(
+    sink: SinkClient, result: CommitResult, exit_code: int, text: str, more: Sequence[str] = ()
+) -> Report:
+    notes = [*result.notes, *more]
     content: Mapping[str, Any] = {
         "sink_id": sink.named_sink,
         "conclusion": result.conclusion.value,
         "text": text,
-        "notes": list(result.notes),
+        "notes": notes,
     }
-    return Report(exit_code, dict(content), [text, *result.notes])
+    return Report(exit_code, dict(content), [text, *notes])
 
 
 # ---- an unreadable record --------------------------------------------------------------------------------------------

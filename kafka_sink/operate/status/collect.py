@@ -41,7 +41,7 @@ EVERY_STATE: Mapping[str, Any] = {"state_filters": [], "producer_id_filters": []
 CONFIGS_AT_ONCE = 1_000
 # A coordinator that is away must not hold up what the ledgers say.
 DESCRIBE_LIMIT_MS = 5_000
-BETWEEN_LOOKS_MS = 1_000
+BETWEEN_LOOKS_S = 1.0
 NOT_LISTED = "these brokers do not list transactions (Kafka before 3.0): only ledgers and offsets were looked at"
 
 
@@ -85,7 +85,7 @@ class ClusterLook:
         self._notes, self._limits = [], []
         self.client.reach(self._patience_ms)
         topics = self._list_topics()
-        read = [self._read_ledger(topic) for topic in self.find_ledgers(topics)]
+        read = [self.read_ledger(topic) for topic in self.find_ledgers(topics)]
         states = self._list_transactions()
         described = self._describe(read, states)
         at_ms = int(time.time() * 1000)
@@ -153,7 +153,8 @@ class ClusterLook:
             self._notes.append(f"whether {topic} is a ledger is not known: {error}")
         return False
 
-    def _read_ledger(self, topic: str) -> LedgerFacts:
+    def read_ledger(self, topic: str) -> LedgerFacts:
+        """The newest decision under each key, not judged."""
         listing = self.client.run_step(LedgerListing(self.settings_of(topic), None))
         if listing.listed is None:
             return LedgerFacts(topic, problem=f"the ledger {topic} was not read: {listing.reason}")
@@ -274,16 +275,34 @@ class ClusterLook:
         ]  # fmt: skip
 
 
-def examine(cluster: ClusterLook, limits: Limits, pause: Callable[[int], None]) -> tuple[ClusterFacts, list[Finding]]:
+def examine(
+    cluster: ClusterLook, limits: Limits, pause: Callable[[float], None] = time.sleep
+) -> tuple[ClusterFacts, list[Finding]]:
     """What may end by itself is a finding if two looks, a second apart, have found it."""
     facts = cluster.look()
     found = judge(facts, limits, cluster.brokers)
     if any(each.is_passing for each in found):
         seen = {each.mark for each in found}
-        pause(BETWEEN_LOOKS_MS)
+        pause(BETWEEN_LOOKS_S)
         facts = cluster.look()
         found = [each for each in judge(facts, limits, cluster.brokers) if each.mark in seen or not each.is_passing]
     return facts, found
+
+
+class Repeated:
+    """Looks again and again. What may end by itself is a finding from the second look on that finds it."""
+
+    def __init__(self, cluster: ClusterLook, limits: Limits) -> None:
+        self._cluster = cluster
+        self._limits = limits
+        self._seen: frozenset[tuple[object, ...]] = frozenset()
+
+    def look(self) -> tuple[ClusterFacts, list[Finding]]:
+        facts = self._cluster.look()
+        every = judge(facts, self._limits, self._cluster.brokers)
+        found = [each for each in every if each.mark in self._seen or not each.is_passing]
+        self._seen = frozenset(each.mark for each in every)
+        return facts, found
 
 
 def _open_here(ledger: LedgerFacts) -> Iterator[tuple[str, LedgerRecord]]:

@@ -73,7 +73,7 @@ class Watcher:
         try:
             if self._cluster is None:
                 self._cluster = self._open.enter_context(self._connect())
-            facts, found = examine(self._cluster, self._limits, self._cluster.client.pause)
+            facts, found = examine(self._cluster, self._limits)
         except Exception as error:  # a mistake of this program must not end the watch either
             self.close()
             if not isinstance(error, KafkaSinkError):

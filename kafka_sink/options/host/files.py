@@ -88,7 +88,8 @@ def resolve_references(option: str, text: str) -> str:
                 f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key", FILE_UNREADABLE
             )
         try:
-            return parse_properties(read_file(option, name).decode()).get(key)
+            found = parse_properties(read_file(option, name).decode(), f"{option}={name}").get(key)
+            return None if found is None else found.value
         except UnicodeDecodeError:
             raise ConfigError(f"{option}={name} is no text in UTF-8", FILE_UNREADABLE) from None
 

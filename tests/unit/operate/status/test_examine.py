@@ -14,7 +14,7 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, Trans
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
 from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.operate.status.collect import BETWEEN_LOOKS_MS, examine
+from kafka_sink.operate.status.collect import BETWEEN_LOOKS_S, examine
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
 from kafka_sink.operate.status.findings import Limits, Trouble
 
@@ -58,4 +58,4 @@ def test_what_may_pass_is_a_finding_if_two_looks_find_it(
     facts, found = examine(cluster, Limits(60_000, 0), pauses.append)
     assert [each.trouble for each in found] == expected
     assert coming == [] and facts is looks[-1]
-    assert pauses == [BETWEEN_LOOKS_MS] * (len(looks) - 1)
+    assert pauses == [BETWEEN_LOOKS_S] * (len(looks) - 1)

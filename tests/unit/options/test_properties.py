@@ -31,10 +31,23 @@ from kafka_sink.options.properties import parse_properties
     ],
 )
 def test_a_text_is_read_as_java_reads_it(text: str, found: dict[str, str]) -> None:
-    assert parse_properties(text) == found
+    assert {name: each.value for name, each in parse_properties(text).items()} == found
 
 
 def test_an_unfinished_escape_is_refused_without_its_line() -> None:
     with pytest.raises(ConfigError, match="hexadecimal") as refused:
-        parse_properties("sasl.password=hush\\u00g0")
-    assert "hush" not in str(refused.value)
+        parse_properties("a=b\\\nc\n\nsasl.password=hush\\u00g0", "FILE")
+    assert str(refused.value).startswith("FILE, line 4: the value of sasl.password has") and "hush" not in str(
+        refused.value
+    )
+    with pytest.raises(ConfigError, match=r"^line 1: the name has"):
+        parse_properties("hush\\u00g0")
+
+
+def test_a_property_knows_its_line_and_whether_it_was_a_name_alone() -> None:
+    found = parse_properties("# no\na=1\\\n  2\nb\n\\\n!\nc :")
+    assert [(each.name, each.line, each.has_separator) for each in found.values()] == [
+        ("a", 2, True),
+        ("b", 4, False),
+        ("c", 7, True),
+    ]
