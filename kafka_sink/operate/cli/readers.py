@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka_sink.commit.admin.asking import Bodies
 from kafka_sink.commit.admin.client import topic_query, topic_row
-from kafka_sink.commit.admin.topic_reader import PartitionReader
+from kafka_sink.commit.admin.topic_reader import WINDOWS, PartitionReader
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, KafkaSinkError
