@@ -1,4 +1,4 @@
-"""jobs/second_door.py under fire: its driver is killed at chosen requests or at any moment, and started again."""
+"""jobs/stream_and_exports.py under fire: its driver is killed at chosen requests or at any moment and started again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
-JOB = Path(__file__).parent / "jobs" / "second_door.py"
+JOB = Path(__file__).parent / "jobs" / "stream_and_exports.py"
 ROWS = 20
 # What is added before each start.
 FILES = 3
@@ -52,11 +52,12 @@ STREAM, EXPORTS = "stream", "exports"
 class KilledDriver:
     """A context manager, because of the application. Brokers are reached through the proxy."""
 
-    def __init__(self, kafka: KafkaCluster, proxy: KafkaProxy, topic: str, folder: Path) -> None:
+    def __init__(self, kafka: KafkaCluster, proxy: KafkaProxy, topic: str, folder: Path, door: str) -> None:
         self.kills: Counter[str] = Counter()
         self._kafka = kafka
         self._proxy = proxy
         self._folder = folder
+        self._door = door
         self._process: subprocess.Popen[bytes] | None = None
         self._start_count = self._file_count = 0
         self._topics = {STREAM: topic, EXPORTS: f"{topic}-exports"}
@@ -130,7 +131,7 @@ class KilledDriver:
         for _ in range(FILES):
             self._add_file()
         number, self._start_count = self._start_count, self._start_count + 1
-        arguments = [str(self._folder), *(f"{name}={value}" for name, value in self._options.items())]
+        arguments = [str(self._folder), self._door, *(f"{name}={value}" for name, value in self._options.items())]
         self._process = start_application(JOB, arguments, self._folder, number, stdin=subprocess.DEVNULL)
 
     def _add_file(self) -> None:
