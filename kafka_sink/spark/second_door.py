@@ -49,12 +49,14 @@ if TYPE_CHECKING:
 QUERY_ID_OPTION = "query.id"
 # An object: Spark would parse a text anew for each batch.
 _SCHEMA = StructType().add(RESULT, BinaryType())
-# Spark recognises the end of a stopped query by this text in the error of the function. Its search overflows the stack
-# with the usual length of such an error, and the query's thread dies of that instead of ending.
+# Spark recognises the end of a stopped query by this text in the error of the function. PySpark 3 asks for the end of a
+# line before the class. Later ones search in a way that overflows the stack with the usual length of such an error, and
+# the query's thread dies of that instead of ending.
 INTERRUPTED = "java.lang.InterruptedException"
 QUERY_STOPPED = (
-    "the query was stopped in the middle of a batch, which is not delivered and will be written again when it goes on "
-    f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect: {INTERRUPTED})"
+    "the query was stopped, or its job cancelled, in the middle of a batch, which is not delivered and will be written "
+    "again when it goes on "
+    f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect.\n: {INTERRUPTED})"
 )
 # What mapInArrow can find by its name, whatever the session says about upper and lower case.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -107,12 +109,18 @@ class ForeachBatch(SameVersion):
             with explain_here():
                 _write_batch(frame, batch_id, self._settings, is_only_sink=True)
         except Exception as error:
-            if INTERRUPTED not in str(error):
+            if not _is_of_stop(str(error), properties_of_thread(frame.sparkSession)[2]):
                 raise
             raise TransactionAborted(QUERY_STOPPED) from None
 
     def __repr__(self) -> str:
         return f"<kafka_sink.foreach_batch to {self._settings.get('topic', 'the topics of the rows')}>"
+
+
+def _is_of_stop(text: str, spark_run: str) -> bool:
+    """To stop a query, Spark cancels its jobs, whose group has the name of the run, and interrupts its thread. Which of
+    the two a batch notices is chance, and PySpark 3 knows the second one only."""
+    return INTERRUPTED in text or (bool(spark_run) and f"cancelled job group {spark_run}" in text)
 
 
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:
