@@ -95,6 +95,11 @@ def test_spark_takes_the_error_for_the_end_of_a_stopped_query(pattern: str) -> N
     assert re.search(pattern, f"Traceback (most recent call last):\n  File x\n{QUERY_STOPPED}\n")
 
 
+# By the function of `foreach_batch`, or by `write_batch` in one of the user's.
+WAYS = pytest.mark.parametrize("is_only_sink", [True, False], ids=["foreach_batch", "write_batch"])
+
+
+@WAYS
 @pytest.mark.parametrize(
     "text",
     [
@@ -103,20 +108,23 @@ def test_spark_takes_the_error_for_the_end_of_a_stopped_query(pattern: str) -> N
         f"[SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group {RUN} SQLSTATE: XXKDA",
     ],
 )
-def test_a_write_that_a_stop_has_interrupted_or_cancelled_says_so(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    with pytest.raises(
-        TransactionAborted, match="the query was stopped, or its job cancelled, in the"
-    ):
-        fail_with(text, monkeypatch)
+def test_a_write_that_a_stop_has_interrupted_or_cancelled_says_so(
+    monkeypatch: pytest.MonkeyPatch, text: str, is_only_sink: bool
+) -> None:
+    with pytest.raises(TransactionAborted, match="the query was stopped, or its job cancelled, in the"):
+        fail_with(text, monkeypatch, is_only_sink)
 
 
+@WAYS
 @pytest.mark.parametrize("text", ["Job 3 cancelled part of cancelled job group mine", "no row", "cancelled job group "])
-def test_any_other_error_of_a_batch_is_passed_on(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_any_other_error_of_a_batch_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, text: str, is_only_sink: bool
+) -> None:
     with pytest.raises(ValueError, match=f"^{text}$"):
-        fail_with(text, monkeypatch)
+        fail_with(text, monkeypatch, is_only_sink)
 
 
-def fail_with(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) -> None:
     """A micro-batch of this run fails."""
 
     def write(*_: object, **__: object) -> None:
@@ -125,4 +133,7 @@ def fail_with(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_door, "_write_batch", write)
     context = SimpleNamespace(getLocalProperty={RUN_ID: RUN}.get)
     frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
-    kafka_sink.foreach_batch({"topic": "t"})(frame, 0)
+    if is_only_sink:
+        kafka_sink.foreach_batch({"topic": "t"})(frame, 0)
+    else:
+        kafka_sink.write_batch(frame, 0, {"topic": "t"})
