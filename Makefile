@@ -77,9 +77,11 @@ yarn: $(READY)
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
-# Many streams in one application, or with CONNECT=1 in one Spark Connect session, which needs pip install "pyspark[connect]".
+# Many streams in one application, or with CONNECT=1 in one Spark Connect session. DOOR=functions: not through the format.
+# PYSPARK=4.0.5 for another PySpark, in an environment as make compat has; CONNECT=1 needs such a one, with its version.
 streams: $(READY)
-	$(BIN)/python -m tools.many_streams --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(CONNECT),--connect)
+	$(if $(PYSPARK),$(PYSPARK_PYTHON),$(BIN)/python) -m tools.many_streams --minutes $(or $(MINUTES),10) \
+		$(if $(SEED),--seed $(SEED)) $(if $(CONNECT),--connect) $(if $(DOOR),--door $(DOOR))
 
 bench: $(READY)
 	$(BIN)/python -m bench $(if $(QUICK),--quick --case 100B-lz4)

@@ -265,10 +265,9 @@ def try_pyspark(version: str, chosen: Collection[str]) -> Any:
     groups = {name: paths for name, paths in spark_tests(version).items() if name in chosen}
     together = {name: paths for name, paths in groups.items() if name not in ALONE}
     alone = ({name: paths} for name, paths in groups.items() if name in ALONE)
-    # PySpark 3 uses what newer Pythons advise against, and leaves sockets open.
-    ignored = "-W ignore::DeprecationWarning -W ignore::ResourceWarning"
-    named = {} if has_format(version) else {"PYTEST_ADDOPTS": ignored}
-    found = run_in(lambda: spark_python(version), together, *alone, **named)
+    # Before 4.2 `collect` leaves its sockets to the garbage collector. 3 uses what newer Pythons advise against.
+    ignored = "-W ignore::ResourceWarning" + ("" if has_format(version) else " -W ignore::DeprecationWarning")
+    found = run_in(lambda: spark_python(version), together, *alone, PYTEST_ADDOPTS=ignored)
     return _earlier_cells("pyspark", version) | found
 
 

@@ -5,6 +5,10 @@ writes beside them. Every few seconds two of them are stopped while they work an
 which Spark plans or commits is killed. At the end all streams recover and read the rest, and confluent-kafka reads the
 topics with isolation read_committed: every row must be there once.
 
+With `--door functions` everything is written by the functions of the package (foreach_batch, write_batch, write). Over
+Spark Connect the functions of streams have a process each, which is killed; in a classic session they run in this
+process, and nothing is killed.
+
 Spark gives the commits of a query to any free process, so no process may assume that it knows the latest state of a
 query. A query must not end, with one exception: if its process is killed during a call, Spark itself ends the query and
 says so. Such ends are counted separately and the query is started again; an end for any other reason is a finding, and
@@ -36,7 +40,7 @@ from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS
 from tools.quiet_spark import quiet_session
-from tools.stream_load import Exports, Stream, count_misplaced
+from tools.stream_load import DOORS, Exports, Stream, count_misplaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +80,7 @@ class ManyStreams:
         restless: int = 2,
         kills: bool = True,
         trigger: str = "1 second",
+        door: str = "format",
     ) -> None:
         options = {
             "kafka.bootstrap.servers": servers, "kafka.linger.ms": "0",
@@ -87,11 +92,12 @@ class ManyStreams:
         self._restless = restless
         self._has_kills = kills
         self._trigger = trigger
+        self._door = door
         self.streams = [
-            Stream(spark, options, folder, name, in_foreach_batch=number % IN_FOREACH_BATCH == 0)
+            Stream(spark, options, folder, name, door=door, in_foreach_batch=number % IN_FOREACH_BATCH == 0)
             for number, name in enumerate(names_of(prefix, streams)[:-1], 1)
         ]
-        self.exports = Exports(spark, options, names_of(prefix, streams)[-1], ROWS_PER_FILE, EXPORT_PAUSE_S)
+        self.exports = Exports(spark, options, names_of(prefix, streams)[-1], ROWS_PER_FILE, EXPORT_PAUSE_S, door=door)
         self.faults: Counter[str] = Counter()
         self.is_interrupted = threading.Event()
         self._has_fed = threading.Event()
@@ -105,7 +111,8 @@ class ManyStreams:
             self._has_fed.set()  # also after a second Ctrl-C, because the folders are removed
 
     def _run_for(self, seconds: float) -> None:
-        register(self._spark)
+        if self._door == "format":
+            register(self._spark)
         self._feeder.start()
         self.exports.start()
         # Over Spark Connect a foreachBatch must start within ten seconds: these start first, on an idle machine.
@@ -282,6 +289,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--restless", type=int, default=2, help="number of streams that are restarted at once")
     parser.add_argument("--trigger", default="1 second", help="processingTime of each stream")
     parser.add_argument("--no-kills", action="store_true", help="kill no process")
+    parser.add_argument("--door", choices=DOORS, default=DOORS[0], help="what writes: the format, or the functions")
     parser.add_argument("--connect", action="store_true", help="one Spark Connect session with a server of its own")
     parser.add_argument("--broker", default=VERSIONS[0], help=f"{', '.join(VERSIONS)} or embedded")
     parser.add_argument("--cores", type=int, default=2)
@@ -296,7 +304,8 @@ def main() -> int:
     os.nice(given.nice)
     kind = "Spark Connect" if given.connect else "one session"
     where = "the embedded broker" if given.broker == "embedded" else f"Apache Kafka {given.broker}"
-    print(f"seed {given.seed}, {given.streams} streams, {kind}, {where}, {given.minutes:g} minutes", flush=True)
+    what = f"{given.streams} streams through the {given.door}"
+    print(f"seed {given.seed}, {what}, {kind}, {where}, {given.minutes:g} minutes", flush=True)
     topics = dict.fromkeys(names_of("stream", given.streams), PARTITIONS)
     with (
         TemporaryDirectory(prefix="pykafka-sink-streams-") as folder,
@@ -312,8 +321,9 @@ def main() -> int:
             random.Random(given.seed),
             streams=given.streams,
             restless=given.restless,
-            kills=not given.no_kills,
+            kills=not given.no_kills and (given.connect or given.door == "format"),
             trigger=given.trigger,
+            door=given.door,
         )
 
         def interrupt(_number: int, _frame: object) -> None:

@@ -1,8 +1,10 @@
 """The load of `make streams`: streams of numbered rows, and batch writes beside them.
 
 Every stream reads text files from its own folder, which the tool fills, and writes to its own topic; a row is its
-number. So the expected content of a topic is known without Spark: 0, 1, 2 and so on, each once. A stream writes through
-`writeStream.format(...)`, or inside foreachBatch with the number of the micro-batch as label, as users do.
+number. So the expected content of a topic is known without Spark: 0, 1, 2 and so on, each once. Everything is written
+through the format, or through the functions of the package (the second door). A stream writes through
+`writeStream.format(...)` or `foreach_batch`, or in a function of its own for foreachBatch, as users do: through the
+format with the number of the micro-batch as label, or through `write_batch`.
 
 Everything here works with a classic session and with Spark Connect.
 """
@@ -19,12 +21,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink import foreach_batch, write, write_batch
 from tools.foreign_reader import read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "pykafka-sink"
+DOORS = ("format", "functions")
 TRIES_MAX = 20
 WORKER_LATE = "Python worker failed to connect back"
 
@@ -50,9 +54,17 @@ class Stream:
     """One query with all its restarts. `ends` has Spark's error for each end that was not requested."""
 
     def __init__(
-        self, spark: SparkSession, options: Mapping[str, str], folder: Path, name: str, *, in_foreach_batch: bool
+        self,
+        spark: SparkSession,
+        options: Mapping[str, str],
+        folder: Path,
+        name: str,
+        *,
+        door: str,
+        in_foreach_batch: bool,
     ) -> None:
         self.name = name
+        self._door = door
         self.in_foreach_batch = in_foreach_batch
         self.source = NumberedFiles(folder / name / "input")
         self.start_count = 0
@@ -65,7 +77,11 @@ class Stream:
     def start(self, **trigger: Any) -> None:
         rows = self._spark.readStream.format("text").load(str(self.source.folder))
         writer = rows.writeStream.queryName(self.name).option("checkpointLocation", str(self._checkpoint))
-        if self.in_foreach_batch:
+        if self._door == "functions":
+            # Its process cannot know the query over Spark Connect, but read the checkpoint's metadata.
+            named = {**self._options, "sink.id": f"{self.name}-sink", "checkpointLocation": str(self._checkpoint)}
+            writer = writer.foreachBatch(_own_function(named) if self.in_foreach_batch else foreach_batch(named))
+        elif self.in_foreach_batch:
             writer = writer.foreachBatch(_labelled_write(self._options, self.name))
         else:
             writer = writer.format(FORMAT).options(**self._options)
@@ -141,6 +157,13 @@ def _labelled_write(options: Mapping[str, str], name: str) -> Any:
     return write
 
 
+def _own_function(options: Mapping[str, str]) -> Any:
+    def write(rows: DataFrame, batch_id: int) -> None:
+        write_batch(rows, batch_id, options)
+
+    return write
+
+
 class _Writes(ABC):
     """Batch writes, one after the other in a thread."""
 
@@ -175,8 +198,10 @@ class Exports(_Writes):
         pause_s: float,
         *,
         sink_id: str = "",
+        door: str = "format",
     ) -> None:
         super().__init__(name)
+        self._door = door
         self.row_count = 0
         self.write_count = 0
         self._spark = spark
@@ -204,10 +229,13 @@ class Exports(_Writes):
         # data sources in Python.
         rows = [(str(number * self._rows + row),) for row in range(self._rows)]
         frame = self._spark.createDataFrame(rows, "value string")
-        writer = frame.write.format(FORMAT).mode("append").options(**self._options)
+        named = {**self._options, "batch.id": f"{self.name}-{number}"}
         self.write_count += 1
         try:
-            writer.option("batch.id", f"{self.name}-{number}").save()
+            if self._door == "functions":
+                write(frame, named)
+            else:
+                frame.write.format(FORMAT).mode("append").options(**named).save()
         except Exception as error:  # any error of Spark is reported at the end, and the write is repeated
             self.ends.append(str(error))
             return False

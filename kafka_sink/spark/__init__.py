@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Makes format("pykafka-sink") known to this session, in the thread that calls. Not needed in the main thread if
     the package is installed: see `pyspark_pykafka_sink`."""
+    from pyspark.errors import AnalysisException
+
     from kafka_sink.spark.datasource import KafkaSinkDataSource, check_format_support
 
     check_format_support()
-    spark.dataSource.register(KafkaSinkDataSource)
+    try:
+        spark.dataSource.register(KafkaSinkDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses a name that it has found by itself; later ones replace it.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
     # Spark looks formats up in the thread's active session. A thread of the user's own has none, and the main thread
     # loses it when a cell is interrupted; PySpark sets it here.
     spark.createDataFrame([], "x int")

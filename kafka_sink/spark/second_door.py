@@ -49,12 +49,14 @@ if TYPE_CHECKING:
 QUERY_ID_OPTION = "query.id"
 # An object: Spark would parse a text anew for each batch.
 _SCHEMA = StructType().add(RESULT, BinaryType())
-# Spark recognises the end of a stopped query by this text in the error of the function. Its search overflows the stack
-# with the usual length of such an error, and the query's thread dies of that instead of ending.
-INTERRUPTED = "java.lang.InterruptedException"
+# Spark recognises the end of a stopped query by this text in the error of the function. PySpark 3 asks for the end of a
+# line before the class. Later ones search in a way that overflows the stack with the usual length of such an error, and
+# the query's thread dies of that instead of ending.
+INTERRUPTED, CANCELLED = "java.lang.InterruptedException", "cancelled job group"
 QUERY_STOPPED = (
-    "the query was stopped in the middle of a batch, which is not delivered and will be written again when it goes on "
-    f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect: {INTERRUPTED})"
+    "the query was stopped, or its job cancelled, in the middle of a batch, which is not delivered and will be written "
+    "again when it goes on "
+    f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect.\n: {INTERRUPTED})"
 )
 # What mapInArrow can find by its name, whatever the session says about upper and lower case.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -89,7 +91,7 @@ def write(frame: DataFrame, options: Mapping[str, Any]) -> WriteSummary:
 
 def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> WriteSummary:
     """Writes a micro-batch inside a foreachBatch function of the user's. Each target needs its own sink.id."""
-    with explain_here():
+    with explain_stop(frame), explain_here():
         return _write_batch(frame, batch_id, _settings(options), is_only_sink=False)
 
 
@@ -103,13 +105,8 @@ class ForeachBatch(SameVersion):
         self._settings = dict(settings)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        try:
-            with explain_here():
-                _write_batch(frame, batch_id, self._settings, is_only_sink=True)
-        except Exception as error:
-            if INTERRUPTED not in str(error):
-                raise
-            raise TransactionAborted(QUERY_STOPPED) from None
+        with explain_stop(frame), explain_here():
+            _write_batch(frame, batch_id, self._settings, is_only_sink=True)
 
     def __repr__(self) -> str:
         return f"<kafka_sink.foreach_batch to {self._settings.get('topic', 'the topics of the rows')}>"
@@ -224,3 +221,25 @@ def explain_here() -> Iterator[None]:
         yield
     except KafkaSinkError as error:
         raise copy_error(error, explain_error(error)) from error.__cause__
+
+
+@contextmanager
+def explain_stop(frame: DataFrame) -> Iterator[None]:
+    """Makes the query end as one that was stopped, if that is why the batch failed."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_of_stop(frame, str(error)):
+            raise
+        raise TransactionAborted(QUERY_STOPPED) from None
+
+
+def _is_of_stop(frame: DataFrame, text: str) -> bool:
+    """To stop a query, Spark cancels its jobs, whose group has the name of the run, and interrupts its thread. Which of
+    the two a batch notices is chance, and PySpark 3 knows the second one only."""
+    if INTERRUPTED in text:
+        return True
+    if CANCELLED not in text:
+        return False
+    _, _, spark_run = properties_of_thread(frame.sparkSession)
+    return bool(spark_run) and f"{CANCELLED} {spark_run}" in text

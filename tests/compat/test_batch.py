@@ -6,7 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.parity import append, records, values, writable_topic
+from tests.spark.test_threads import (
+    test_threads_find_the_format_as_the_troubleshooting_page_says_and_write_side_by_side,
+)
 from tools.kafka_cluster import KafkaCluster
+
+__all__ = ["test_threads_find_the_format_as_the_troubleshooting_page_says_and_write_side_by_side"]
 
 
 def test_every_column_arrives_as_it_was_written(spark: SparkSession, kafka_4: KafkaCluster, topic_name: str) -> None:

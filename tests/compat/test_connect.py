@@ -8,18 +8,12 @@ from typing import Any
 import pytest
 
 import kafka_sink
+from tests.compat.connect_streams import run, stream_of
 from tests.spark.parity import OURS, append, values, writable_topic
 from tests.spark.process_facts import Facts, facts_in, writer_of_facts
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("grpc")
-
-
-def stream_of(connected: Any, folder: Path) -> Any:
-    folder.mkdir()
-    for number, text in enumerate(("a\nb\n", "c\n")):
-        (folder / f"{number}.txt").write_text(text)
-    return connected.readStream.option("maxFilesPerTrigger", 1).text(str(folder))
 
 
 def test_a_batch_arrives(connected: Any, kafka_4: KafkaCluster, topic_name: str) -> None:
@@ -46,8 +40,7 @@ def run_foreach_batch(rows: Any, checkpoint: Path, kafka: KafkaCluster, topic: s
         label = {"batch.id": str(batch_id)} if "sink.id" in named else {}
         rows.write.format("pykafka-sink").mode("append").options(**named, **label).save()
 
-    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
-    assert writer.trigger(availableNow=True).start().awaitTermination(600)
+    run(rows, write, checkpoint)
 
 
 def test_foreach_batch_arrives(connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> None:
@@ -89,8 +82,7 @@ def test_the_worker_of_foreach_batch_is_sparks_but_does_not_end_with_an_exceptio
         except ConfigError:
             tell("with traceback" if HIDE_TRACEBACK not in os.environ else "without")
 
-    writer = rows.writeStream.foreachBatch(look).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    assert writer.trigger(availableNow=True).start().awaitTermination(600)
+    run(rows, look, tmp_path / "checkpoint")
     ((place, facts),) = facts_in(seen).items()
     (found,) = facts
     assert found == Facts(is_sparks=True, ends=False, folder=found.folder, handlers=1)

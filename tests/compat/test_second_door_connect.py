@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafka_sink
-from tests.compat.test_connect import stream_of
+from tests.compat.connect_streams import run, start, stream_of
 from tests.spark.parity import values, writable_topic
 from tests.spark.test_foreach_batch import forget_commit
 from tests.spark.test_second_door import options
@@ -17,28 +17,6 @@ from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("grpc")
-
-WORKER_LATE = "Python worker failed to connect back"
-
-
-def start(rows: Any, function: Any, checkpoint: Path, **trigger: Any) -> Any:
-    """Again if the process for the function was late: Spark waits ten seconds for it."""
-    writer = rows.writeStream.foreachBatch(function).option("checkpointLocation", str(checkpoint)).trigger(**trigger)
-    for _ in range(10):
-        try:
-            return writer.start()
-        except Exception as error:
-            if WORKER_LATE not in str(error):
-                raise
-    raise TimeoutError(WORKER_LATE)
-
-
-def run(rows: Any, function: Any, checkpoint: Path) -> None:
-    query = start(rows, function, checkpoint, availableNow=True)
-    try:
-        assert query.awaitTermination(600)
-    finally:
-        query.stop()
 
 
 def of_sink(kafka: KafkaCluster, topic: str, **more: str) -> dict[str, str]:

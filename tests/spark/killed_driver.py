@@ -1,4 +1,4 @@
-"""jobs/second_door.py under fire: its driver is killed at chosen requests or at any moment, and started again."""
+"""jobs/stream_and_exports.py under fire: its driver is killed at chosen requests or at any moment and started again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
-JOB = Path(__file__).parent / "jobs" / "second_door.py"
+JOB = Path(__file__).parent / "jobs" / "stream_and_exports.py"
 ROWS = 20
 # What is added before each start.
 FILES = 3
@@ -52,11 +52,12 @@ STREAM, EXPORTS = "stream", "exports"
 class KilledDriver:
     """A context manager, because of the application. Brokers are reached through the proxy."""
 
-    def __init__(self, kafka: KafkaCluster, proxy: KafkaProxy, topic: str, folder: Path) -> None:
+    def __init__(self, kafka: KafkaCluster, proxy: KafkaProxy, topic: str, folder: Path, door: str) -> None:
         self.kills: Counter[str] = Counter()
         self._kafka = kafka
         self._proxy = proxy
         self._folder = folder
+        self._door = door
         self._process: subprocess.Popen[bytes] | None = None
         self._start_count = self._file_count = 0
         self._topics = {STREAM: topic, EXPORTS: f"{topic}-exports"}
@@ -101,11 +102,12 @@ class KilledDriver:
         """The last application delivers everything."""
         (self._folder / "end").touch()
         self._start()
-        try:
-            code = self._running.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            code = -1
-        assert code == 0, self._errors()
+        while self._running.poll() is None:
+            known = self._delivered()
+            with suppress(subprocess.TimeoutExpired):
+                self._running.wait(PATIENCE_S)
+            assert self._running.poll() is not None or self._delivered() > known, self._errors()
+        assert self._running.returncode == 0, self._errors()
 
     def problems(self) -> list[str]:
         """What is wrong with the rows, what is open, and what the ledger has not closed."""
@@ -130,7 +132,7 @@ class KilledDriver:
         for _ in range(FILES):
             self._add_file()
         number, self._start_count = self._start_count, self._start_count + 1
-        arguments = [str(self._folder), *(f"{name}={value}" for name, value in self._options.items())]
+        arguments = [str(self._folder), self._door, *(f"{name}={value}" for name, value in self._options.items())]
         self._process = start_application(JOB, arguments, self._folder, number, stdin=subprocess.DEVNULL)
 
     def _add_file(self) -> None:
@@ -147,6 +149,11 @@ class KilledDriver:
         owner = str(body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "")
         is_export = owner.startswith(f"{self.sink_ids[EXPORTS]}-")
         return is_export if whose_write == EXPORTS else owner.startswith(f"{self.sink_ids[STREAM]}-") and not is_export
+
+    def _delivered(self) -> int:
+        """Exports and micro-batches, to see that it goes on."""
+        commits = self._folder / "checkpoint" / "commits"
+        return len([*(self._folder / "done").iterdir(), *commits.glob("[0-9]*")])
 
     def _note(self, what: str) -> None:
         self._running.wait(60)

@@ -1,5 +1,5 @@
-"""A driver with a stream and exports through the second door is killed with its JVM: each row is there once, no
-transaction is open, and no decision is left."""
+"""A driver with a stream and exports is killed with its JVM: each row is there once, no transaction is open, and no
+decision is left. Through the second door, and many times through the format as well."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ ANY_MOMENT_S = 8.0
 
 
 @pytest.fixture
-def driver(kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> Iterator[KilledDriver]:
+def door() -> str:
+    return "foreach_batch"
+
+
+@pytest.fixture
+def driver(kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, door: str) -> Iterator[KilledDriver]:
     require_java()
     with (
         KafkaProxy(kafka_4.bootstrap_servers) as proxy,
-        KilledDriver(kafka_4, proxy, topic_name, tmp_path) as killed,
+        KilledDriver(kafka_4, proxy, topic_name, tmp_path, door) as killed,
     ):
         yield killed
 
@@ -46,6 +51,7 @@ def test_each_row_is_there_once_after_a_driver_was_killed_in_its_commits(driver:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize("door", ["foreach_batch", "format"])
 def test_each_row_is_there_once_after_a_driver_was_killed_at_every_phase_and_at_any_moment(
     driver: KilledDriver,
 ) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import kafka_sink
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import Conclusion
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, TransactionAborted
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark import second_door
 from kafka_sink.spark.driver import FinishedBatch
-from kafka_sink.spark.second_door import WriteSummary, _settings, _summarize
+from kafka_sink.spark.second_door import QUERY_STOPPED, WriteSummary, _settings, _summarize
+from kafka_sink.spark.task_context import RUN_ID
 
 KEY = BatchKey("q", 7)
 RECEIPTS = [
@@ -73,3 +77,63 @@ def test_a_stream_is_sent_to_foreach_batch_before_anything_else_is_looked_at(cal
     with pytest.raises(ConfigError, match=r"this frame is a stream(?s:.*)Data: ") as caught:
         call(SimpleNamespace(isStreaming=True), {"unknown": 1})  # type: ignore[operator]
     assert caught.value.name == "PKS-1102"
+
+
+# ---- a query that is stopped ----
+
+RUN = "6d2c0ec3-9f4e-4bd0-9b6c-53ad2f3f0c8e"
+# What Spark searches for in the error of a function, in StreamExecution's companion.
+CALLING, CLASSES = "py4j.protocol.Py4JJavaError: An error occurred while calling", "java.lang.InterruptedException|x"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [CALLING + r".+(\r\n|\r|\n): (" + CLASSES + ")", CALLING + r"((.|\r\n|\r|\n)*)(" + CLASSES + ")"],
+    ids=["3.4 and 3.5", "4.0 to 4.3"],
+)
+def test_spark_takes_the_error_for_the_end_of_a_stopped_query(pattern: str) -> None:
+    assert re.search(pattern, f"Traceback (most recent call last):\n  File x\n{QUERY_STOPPED}\n")
+
+
+# By the function of `foreach_batch`, or by `write_batch` in one of the user's.
+WAYS = pytest.mark.parametrize("is_only_sink", [True, False], ids=["foreach_batch", "write_batch"])
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An error occurred while calling o1.collect.\n: java.lang.InterruptedException\n\tat java.lang.Object.wait",
+        f"org.apache.spark.SparkException: Job 3 cancelled part of cancelled job group {RUN}",
+        f"[SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group {RUN} SQLSTATE: XXKDA",
+    ],
+)
+def test_a_write_that_a_stop_has_interrupted_or_cancelled_says_so(
+    monkeypatch: pytest.MonkeyPatch, text: str, is_only_sink: bool
+) -> None:
+    with pytest.raises(TransactionAborted, match="the query was stopped, or its job cancelled, in the"):
+        fail_with(text, monkeypatch, is_only_sink)
+
+
+@WAYS
+@pytest.mark.parametrize("text", ["Job 3 cancelled part of cancelled job group mine", "no row", "cancelled job group "])
+def test_any_other_error_of_a_batch_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, text: str, is_only_sink: bool
+) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        fail_with(text, monkeypatch, is_only_sink)
+
+
+def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) -> None:
+    """A micro-batch of this run fails."""
+
+    def write(*_: object, **__: object) -> None:
+        raise ValueError(text)
+
+    monkeypatch.setattr(second_door, "_write_batch", write)
+    context = SimpleNamespace(getLocalProperty={RUN_ID: RUN}.get)
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    if is_only_sink:
+        kafka_sink.foreach_batch({"topic": "t"})(frame, 0)
+    else:
+        kafka_sink.write_batch(frame, 0, {"topic": "t"})

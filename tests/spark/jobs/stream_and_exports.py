@@ -1,8 +1,9 @@
-"""A stream through `foreach_batch`, and labelled exports through `write` beside it, in one driver that may be killed.
+"""A stream, and labelled exports beside it, in one driver that may be killed.
 
 In the folder that is the first argument `input` has files of numbers, one for each micro-batch, and `orders` one for
 each export, which is named like its file. Delivered ones leave a file in `done`. With a file `end` the application
-delivers what is there, and ends. The other arguments are options of both, NAME=VALUE.
+delivers what is there, and ends. The second argument is the door, `format` or `foreach_batch` (exports: `write`); the
+others are options of both, NAME=VALUE.
 """
 
 import os
@@ -12,12 +13,12 @@ import time
 import traceback
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import kafka_sink
 
-folder = Path(sys.argv[1])
-options = dict(text.split("=", 1) for text in sys.argv[2:])
+folder, door = Path(sys.argv[1]), sys.argv[2]
+options = dict(text.split("=", 1) for text in sys.argv[3:])
 spark = SparkSession.builder.master("local[2,2]").config("spark.ui.enabled", "false").getOrCreate()
 
 
@@ -27,11 +28,18 @@ def export_what_is_ordered() -> bool:
     orders = sorted(path for path in (folder / "orders").iterdir() if path.name not in done)
     for order in orders:
         named = {**options, "topic": f"{options['topic']}-exports", "sink.id": f"{options['sink.id']}-exports"}
-        rows = spark.read.text(str(order)).repartition(2)
-        summary = kafka_sink.write(rows, {**named, "batch.id": f"export-{order.name}"})
-        print("exported", order.name, "again" if summary.is_repeated else summary.rows, flush=True)
+        write(spark.read.text(str(order)).repartition(2), {**named, "batch.id": f"export-{order.name}"})
+        print("exported", order.name, flush=True)
         (folder / "done" / order.name).touch()
     return bool(orders)
+
+
+def write(rows: DataFrame, named: dict[str, str]) -> None:
+    if door == "foreach_batch":
+        kafka_sink.write(rows, named)
+    else:
+        kafka_sink.register(spark)  # in this thread
+        rows.write.format("pykafka-sink").mode("append").options(**named).save()
 
 
 def export() -> None:
@@ -44,7 +52,11 @@ def export() -> None:
 
 
 source = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "input")).repartition(2)
-writer = source.writeStream.foreachBatch(kafka_sink.foreach_batch(options))
+if door == "foreach_batch":
+    writer = source.writeStream.foreachBatch(kafka_sink.foreach_batch(options))
+else:
+    kafka_sink.register(spark)
+    writer = source.writeStream.format("pykafka-sink").options(**options)
 query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 exports = threading.Thread(target=export)
 exports.start()
