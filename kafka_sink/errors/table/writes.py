@@ -240,14 +240,16 @@ TOPIC_MISSING = _of_columns(
 )
 COLUMN_TYPE = _of_columns(
     "PKS-1203", "unsupported column type",
-    "A column has a type that cannot be written to Kafka directly. The sink never converts silently.",
+    "A column has a type that cannot be written to Kafka directly, or one by which an export cannot be divided. The "
+    "sink never converts silently.",
     "Use the expression that the text suggests, or a format such as value.format=json.",
-    ("has the unsupported type", "and the format is"),
+    ("has the unsupported type", "and the format is", "cannot be divided by column"),
     page="schemas.md",
 )
 COLUMN_MISSING = _of_columns(
     "PKS-1204", "missing column named by an option",
-    "cloudevents.NAME.column or traceparent.column names a column that the DataFrame does not have. Names are exact.",
+    "cloudevents.NAME.column, traceparent.column, or the argument `by` of write_in_chunks names a column that the "
+    "DataFrame does not have. Names are exact.",
     "Correct the name, or add the column to the DataFrame.",
     ("there is no such column",),
     page="headers.md",
