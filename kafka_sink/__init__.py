@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from kafka_sink.producer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kafka_sink.producer.producer import Producer as Producer
     from kafka_sink.spark import register as register
+    from kafka_sink.spark.chunks import ChunkSummary as ChunkSummary
+    from kafka_sink.spark.chunks import ExportSummary as ExportSummary
+    from kafka_sink.spark.chunks import write_in_chunks as write_in_chunks
     from kafka_sink.spark.second_door import WriteSummary as WriteSummary
     from kafka_sink.spark.second_door import foreach_batch as foreach_batch
     from kafka_sink.spark.second_door import write as write
@@ -75,6 +78,7 @@ _HOMES = {
     "producer.offsets": "OffsetAndMetadata",
     "producer.producer": "Producer",
     "spark": "register",
+    "spark.chunks": "ChunkSummary ExportSummary write_in_chunks",
     "spark.second_door": "WriteSummary foreach_batch write write_batch",
     "kafka.client.cluster": "PartitionInfo",
     "version": "VERSION",

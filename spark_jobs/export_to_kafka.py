@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Mapping
 
 from job_arguments import (
@@ -19,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from kafka_sink import KafkaSinkError, write
+from kafka_sink import ChunkSummary, ExportSummary, KafkaSinkError, write, write_in_chunks
 
 EXAMPLES = """\
 examples:
@@ -39,6 +40,12 @@ examples:
   a query, which can name the columns itself:
     ... --sql "SELECT CAST(id AS STRING) AS key, to_json(struct(*)) AS value FROM shop.orders WHERE day = '2026-01-31'"
 
+  longer than brokers keep a transaction open (15 minutes): in chunks. After a crash the same command writes the rest
+  (docs/guides/exports.md):
+    ... --format parquet --path /data/orders --select 'CAST(id AS STRING) AS key' \\
+        --select 'to_json(struct(*)) AS value' --chunks 20 --chunk-by key \\
+        --to sink.id=orders-export --to batch.id=export-2026-11-21
+
 exit codes: 0 all rows are in Kafka (without those that record.errors leaves out), 1 the export failed, 2 the arguments
 are wrong
 """
@@ -57,7 +64,19 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     kind.add_argument("--format", help="files or another source: parquet, json, csv, jdbc, ...")
     add_source_arguments(source)
     add_sink_arguments(parser)
+    chunks = parser.add_argument_group("an export in chunks, which needs --to sink.id=... and --to batch.id=...")
+    chunks.add_argument(
+        "--chunks", type=int, metavar="N", help="write the rows in N writes; those that are delivered are skipped"
+    )
+    chunks.add_argument(
+        "--chunk-by", metavar="COLUMN", help="the column (after --select) whose value decides in which chunk a row is"
+    )
+    chunks.add_argument("--chunks-at-once", type=int, metavar="N", help="chunks that are written at a time; default: 1")
     found = parser.parse_args(given)
+    if (found.chunks is None) != (found.chunk_by is None):
+        parser.error("--chunks and --chunk-by belong together")
+    if found.chunks_at_once is not None and found.chunks is None:
+        parser.error("--chunks-at-once belongs to --chunks")
     if not found.format and (found.option or found.schema or found.path):
         parser.error("--option, --schema and --path belong to --format")
     return found
@@ -86,11 +105,40 @@ def export(frame: DataFrame, options: Mapping[str, str], *, has_format: bool) ->
     return rows
 
 
+def export_in_chunks(frame: DataFrame, options: Mapping[str, str], given: argparse.Namespace) -> ExportSummary:
+    done: list[ChunkSummary] = []
+
+    def tell(chunk: ChunkSummary) -> None:
+        done.append(chunk)
+        was = "was delivered before" if chunk.is_skipped else "delivered"
+        print(
+            f"chunk {chunk.number} of {given.chunks} {was}, {chunk.rows} rows: {len(done)} of {given.chunks} done",
+            flush=True,
+        )
+
+    try:
+        return write_in_chunks(
+            frame, options, chunks=given.chunks, by=given.chunk_by, parallel=given.chunks_at_once or 1, on_chunk=tell
+        )
+    except BaseException:
+        print(f"{len(done)} of {given.chunks} chunks are known to be delivered", file=sys.stderr, flush=True)
+        raise
+
+
 def result_text(rows: int, options: Mapping[str, str]) -> str:
     """`rows` were passed to the sink. How many of them record.errors left out is known to the driver's log alone."""
     named = {name.lower(): value.strip().lower() for name, value in options.items()}
     choice = named.get("record.errors", "fail")
     return f"exported {rows} rows" + ("" if choice == "fail" else f", less those left out by record.errors={choice}")
+
+
+def chunks_text(done: ExportSummary) -> str:
+    left_out: Counter[str] = Counter()
+    for chunk in done.chunks:
+        left_out.update(chunk.write.left_out if chunk.write is not None else {})
+    parts = [f"exported {done.rows} rows in {len(done.chunks)} chunks"]
+    parts += [f"{done.skipped} of them were delivered by earlier runs"] if done.skipped else []
+    return ", ".join([*parts, *(f"{count} rows left out: {reason}" for reason, count in left_out.items())])
 
 
 def main() -> int:
@@ -99,13 +147,17 @@ def main() -> int:
     has_format = register_format(spark)
     try:
         frame = select_columns(source(spark, given), given.select)
-        rows = export(frame, sink_options(given), has_format=has_format)
+        options = sink_options(given)
+        if given.chunks is None:
+            text = result_text(export(frame, options, has_format=has_format), options)
+        else:
+            text = chunks_text(export_in_chunks(frame, options, given))
     except (PySparkException, KafkaSinkError) as error:
         print(f"export_to_kafka: {error}", file=sys.stderr)
         return 1
     finally:
         spark.stop()
-    print(result_text(rows, sink_options(given)), flush=True)
+    print(text, flush=True)
     return 0
 
 

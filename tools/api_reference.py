@@ -41,8 +41,8 @@ ProducerFenced RemoteProtocolError TransactionAborted TransactionError Transport
 _GROUPS = (
     (
         "Spark",
-        "How the functions are used: [guides/second-door.md](guides/second-door.md).",
-        "register foreach_batch write write_batch WriteSummary",
+        "How the functions are used: [second-door.md](guides/second-door.md), [exports.md](guides/exports.md).",
+        "register foreach_batch write write_batch WriteSummary write_in_chunks ExportSummary ChunkSummary",
     ),
     (
         "Operations",

@@ -73,7 +73,9 @@ FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {
     # Connect of PySpark 3 is not tried: 3.4 has no streams there.
     "second door, Connect": ("tests/compat/test_second_door_connect.py",),
 }
-SECOND_DOOR_TESTS: Mapping[str, tuple[str, ...]] = {"second door": ("tests/compat/test_second_door.py",)}
+SECOND_DOOR_TESTS: Mapping[str, tuple[str, ...]] = {
+    "second door": ("tests/compat/test_second_door.py", "tests/compat/test_chunks.py")
+}
 WITHOUT_FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {"format refused": ("tests/compat/test_without_format.py",)}
 SPARK_TESTS = {**FORMAT_TESTS, **SECOND_DOOR_TESTS, **WITHOUT_FORMAT_TESTS}
 # A process has either classic sessions or Connect sessions.

@@ -46,7 +46,8 @@ from kafka_sink.commit.session import (
     OnMismatch,
 )
 from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.errors import CommitAborted, KafkaSinkError, OperationTimeout
+from kafka_sink.errors.table.commits import NOT_STARTED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shared_answers import SharedAnswers
 from kafka_sink.kafka.io.shelf import Shelf
@@ -55,6 +56,7 @@ from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import application_folder, look_in_spark_files
 
 if TYPE_CHECKING:
+    from kafka_sink.commit.listing import Listed
     from kafka_sink.telemetry.metrics.figures import TaskFigures
 
 look_in_spark_files()
@@ -138,6 +140,21 @@ class Driver:
             except KafkaSinkError as error:
                 _LOGGER.warning("an earlier write of another driver: %s", error)
 
+    def list_decisions(self, client: Client) -> tuple[list[Listed], DeliverySettings]:
+        """Those of the sink, in all its lines, without fencing anybody."""
+        from kafka_sink.commit.listing import LedgerListing  # most writes list nothing
+
+        settings = self._delivery_settings(client)
+        listing = client.run_step(LedgerListing(settings, self._session.sink_id))
+        if listing.listed is None:
+            raise OperationTimeout(f"the ledger could not be read: {listing.reason}", NOT_STARTED)
+        return listing.listed, settings
+
+    def finish(self, client: Client) -> None:
+        """Completes the open decision of this line, as `pykafka-sink recover` does. A live driver of it is fenced, and
+        goes on with what it finds."""
+        self._run(client, Job(DriverOperation.FINISH), self._session)
+
     def _look_ahead(self, client: Client, receipts: Sequence[TaskReceipt]) -> None:
         """A commit asks the leaders of the ledger and of each written partition, the coordinators of the driver and of
         each transaction, and all brokers for open transactions."""
@@ -183,7 +200,7 @@ class Driver:
                 cluster_id=client.cluster_id(),
                 transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,
-                margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
+                margin_ms=margin_ms(producer.transaction_timeout_ms),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accept_new_sink,
                 ledger_look_ms=LEDGER_LOOK_MS,
@@ -191,6 +208,10 @@ class Driver:
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
+
+
+def margin_ms(timeout_ms: int) -> int:
+    return min(MARGIN_MS_MAX, timeout_ms // MARGIN_SHARE)
 
 
 class FinishedBatch(NamedTuple):
@@ -212,6 +233,8 @@ class FinishedBatch(NamedTuple):
     is_complete: bool = True
     # The query writes to this sink alone.
     is_only_sink: bool = False
+    # For how long its oldest transaction has been open, where that is known.
+    open_ms: float | None = None
     # Of the registry, by side: for the manifest.
     schemas: Mapping[str, int] = NO_SCHEMAS
 
@@ -229,9 +252,16 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
     if batch.sink_id is None or not batch.is_recorded:
         return Conclusion.DELIVERED
     with _doubt_answers_on_error(), marks_of(batch.sink_id, key).mark_commit(batch.run):
-        return _use_driver(
-            batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts, batch.schemas)
-        ).conclusion
+        try:
+            done = _use_driver(
+                batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts, batch.schemas)
+            )
+        except CommitAborted as error:
+            from kafka_sink.spark.write_watch import explain_length
+
+            timeout_ms = batch.options.producer.transaction_timeout_ms
+            raise explain_length(error, key, receipts, timeout_ms, batch.open_ms) from error.__cause__
+        return done.conclusion
 
 
 def abort_batch(batch: FinishedBatch) -> Conclusion | None:

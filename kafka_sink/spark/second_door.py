@@ -17,7 +17,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
 from kafka_sink.spark.query_batch import RUNS, QueryBatch, new_run, properties_of_thread, query_of_batch
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
+from kafka_sink.spark.write_watch import WriteWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,14 +80,19 @@ class WriteSummary:
 def write(frame: DataFrame, options: Mapping[str, Any]) -> WriteSummary:
     """Writes a batch frame, like `frame.write.format("pykafka-sink").options(**options).mode("append").save()`."""
     with explain_here():
-        settings = _settings(options)
-        _check_batch(frame)
-        planned = plan_export(settings, frame.schema)
+        planned = plan_export(batch_settings(frame, options), frame.schema)
         query_id, batch_id, spark_run = properties_of_thread(frame.sparkSession)
         key = batch_of_task(planned.key, planned.sink_id, query_id or None, batch_id or None)
         if key == planned.key:
-            return _Write(frame, planned, key, planned.run).carry_out()
+            return write_planned(frame, planned)
         return _write_batch_of_query(frame, planned, key, QueryBatch(key.query_id, spark_run))
+
+
+def write_planned(frame: DataFrame, planned: PlannedWrite) -> WriteSummary:
+    """A batch write that has passed its checks."""
+    timeout_ms = planned.options.producer.transaction_timeout_ms
+    watch = None if planned.sink_id is None else WriteWatch(frame.sparkSession, timeout_ms)
+    return _Write(frame, planned, planned.key, planned.run, watch=watch).carry_out()
 
 
 def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> WriteSummary:
@@ -137,10 +143,19 @@ class _Write:
     """One write, from its tasks to its end."""
 
     def __init__(
-        self, frame: DataFrame, planned: PlannedWrite, key: BatchKey, run: str, *, is_only_sink: bool = False
+        self,
+        frame: DataFrame,
+        planned: PlannedWrite,
+        key: BatchKey,
+        run: str,
+        *,
+        is_only_sink: bool = False,
+        watch: WriteWatch | None = None,
     ) -> None:
         self._frame = frame
-        self._task = ArrowTask(planned.options, planned.columns, planned.sink_id, key, run)
+        ended = None if watch is None else watch.ended
+        self._task = ArrowTask(planned.options, planned.columns, planned.sink_id, key, run, ended)
+        self._watch = watch
         self._named = (key, run)
         self._is_only_sink = is_only_sink
 
@@ -157,10 +172,13 @@ class _Write:
             conclusion = abort_write(batch) or Conclusion.ABORTED
             if conclusion is not Conclusion.RECOVERED or not isinstance(error, Exception):
                 raise
+        if self._watch is not None and conclusion is Conclusion.DELIVERED:
+            self._watch.warn_if_close(batch.key)
         return _summarize(batch, conclusion)
 
     def _run_tasks(self) -> list[TaskResult]:
-        rows = _with_plain_names(self._frame).mapInArrow(self._task.run, _SCHEMA).collect()
+        with self._watch or nullcontext():
+            rows = _with_plain_names(self._frame).mapInArrow(self._task.run, _SCHEMA).collect()
         results = [pickle.loads(row[0]) for row in rows]
         if len({each.receipt.spark_partition for each in results}) != len(results):
             raise LocalProtocolError(
@@ -173,7 +191,8 @@ class _Write:
     def _finish(self, results: Sequence[TaskResult | None]) -> FinishedBatch:
         # The run has no open decision but the one at hand: it ends with the first batch that fails.
         _, run = self._named
-        return self._task.finish(results, self._named, run, is_only_sink=self._is_only_sink)
+        open_ms = None if self._watch is None else self._watch.open_ms
+        return self._task.finish(results, self._named, run, is_only_sink=self._is_only_sink, open_ms=open_ms)
 
 
 def _with_plain_names(frame: DataFrame) -> DataFrame:
@@ -196,6 +215,13 @@ def _summarize(batch: FinishedBatch, conclusion: Conclusion) -> WriteSummary:
         found.record_errors,
         is_repeated,
     )
+
+
+def batch_settings(frame: DataFrame, options: Mapping[str, Any]) -> dict[str, str]:
+    """The options as texts, for a frame that is no stream."""
+    settings = _settings(options)
+    _check_batch(frame)
+    return settings
 
 
 def _check_batch(frame: DataFrame) -> None:

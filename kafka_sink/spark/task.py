@@ -29,7 +29,13 @@ import pyarrow as pa
 
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, TransactionAborted, copy_error
+from kafka_sink.errors import (
+    DataError,
+    KafkaSinkError,
+    OperationTimeout,
+    TransactionAborted,
+    copy_error,
+)
 from kafka_sink.formats.records.digest import RowDigest
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.host.functions import load_user_function
@@ -95,6 +101,8 @@ def write_task(
             task.give_up()
         named = exhaustion_error(error) or error
         if isinstance(named, KafkaSinkError):
+            if task is not None:
+                named = task.explain_length(named)
             # For Spark's log and the job's error message.
             raise copy_error(named, f"{named} ({place})") from error
         raise
@@ -265,6 +273,15 @@ class Task:
 
     def _age_ms(self) -> int:
         return int((time.monotonic() - self._started_s) * 1000)
+
+    def explain_length(self, error: KafkaSinkError) -> KafkaSinkError:
+        """Brokers may have ended the transaction because of its time-out."""
+        timeout_ms = self._options.producer.transaction_timeout_ms
+        if self._identity is None or self._age_ms() < timeout_ms:
+            return error
+        from kafka_sink.spark.write_length import explain_task
+
+        return explain_task(error, self._place.key, timeout_ms)
 
     def give_up(self) -> None:
         """Nothing more is sent. The transaction is aborted; without one, records that were sent remain."""

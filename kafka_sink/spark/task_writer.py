@@ -23,9 +23,11 @@ from kafka_sink.spark.same_version import SameVersion
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.accumulators import Accumulator
 
     from kafka_sink.spark.driver import FinishedBatch
     from kafka_sink.spark.task_context import TaskPlace
+    from kafka_sink.spark.write_length import EndedTask
     from kafka_sink.telemetry.metrics.figures import TaskFigures
 
 # The column of `ArrowTask`.
@@ -67,6 +69,7 @@ class TaskWriter(SameVersion):
         write: str = "",
         *,
         is_only_sink: bool = False,
+        open_ms: float | None = None,
     ) -> FinishedBatch:
         """Key and run are those of the tasks. Without a task that has ended they are `otherwise`."""
         from kafka_sink.spark.driver import FinishedBatch
@@ -77,7 +80,17 @@ class TaskWriter(SameVersion):
         is_complete = len(ours) == len(results)
         schemas = {plan.side: plan.schema_id for plan in self._columns.sides if plan.schema_id is not None}
         return FinishedBatch(
-            self._options, self._sink_id, key, run, receipts, figures, write, is_complete, is_only_sink, schemas
+            self._options,
+            self._sink_id,
+            key,
+            run,
+            receipts,
+            figures,
+            write,
+            is_complete,
+            is_only_sink,
+            open_ms,
+            schemas,
         )
 
 
@@ -86,11 +99,19 @@ class ArrowTask(TaskWriter):
     `mapInArrow`; Spark pickles it to its workers, which load nothing of what plans and commits."""
 
     def __init__(
-        self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None, key: BatchKey, run: str
+        self,
+        options: SinkOptions,
+        columns: WrittenColumns,
+        sink_id: str | None,
+        key: BatchKey,
+        run: str,
+        ended: Accumulator[list[EndedTask]] | None = None,
     ) -> None:
         super().__init__(options, columns, sink_id)
         self._key = key
         self._run = run
+        # For the driver that watches how long the write takes.
+        self._ended = ended
 
     def run(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -103,7 +124,12 @@ class ArrowTask(TaskWriter):
     def _write(self, arrow_batches: Iterator[pa.RecordBatch]) -> TaskResult:
         from kafka_sink.spark.task_context import make_place
 
-        return self.write_rows(arrow_batches, make_place(self._key, self._run, self._sink_id))
+        result = self.write_rows(arrow_batches, make_place(self._key, self._run, self._sink_id))
+        if self._ended is not None:
+            from kafka_sink.spark.write_length import ended_task
+
+            self._ended.add(ended_task(result.receipt))
+        return result
 
 
 def commit_write(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:

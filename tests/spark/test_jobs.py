@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_sink import ChunkSummary, ExportSummary, WriteSummary
 from tests.conftest import NEWEST
 from tests.spark.parity import values, writable_topic
 from tests.support.secured_kafka import SHORT, USERS, SecuredKafka
@@ -86,6 +87,8 @@ def test_help_has_an_example_and_the_exit_codes(script: str) -> None:
         ("stream_to_kafka.py", ["--format=rate", "--checkpoint=c", "--once", "--trigger=1 second"], "not allowed with"),
         ("export_to_kafka.py", ["--to", "topic=x"], "one of the arguments --table --sql --format is required"),
         ("export_to_kafka.py", ["--table", "t", "--path", "p"], "belong to --format"),
+        ("export_to_kafka.py", ["--table", "t", "--chunks", "3"], "--chunks and --chunk-by belong together"),
+        ("export_to_kafka.py", ["--table", "t", "--chunks-at-once", "2"], "--chunks-at-once belongs to --chunks"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_a_text_that_says_what_is_wrong(
@@ -130,6 +133,16 @@ def test_an_export_does_not_claim_rows_that_may_have_been_left_out(
 ) -> None:
     monkeypatch.syspath_prepend(JOBS)
     assert importlib.import_module("export_to_kafka").result_text(5, options) == text
+
+
+def test_an_export_in_chunks_says_what_was_there_before_and_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(JOBS)
+    written = WriteSummary(7, 100, 2, (), {"row too large": 1})
+    done = ExportSummary((ChunkSummary(1, "a/1-of-2-by-key", 5), ChunkSummary(2, "a/2-of-2-by-key", 7, written)))
+    text = importlib.import_module("export_to_kafka").chunks_text(done)
+    assert text == (
+        "exported 12 rows in 2 chunks, 1 of them were delivered by earlier runs, 1 rows left out: row too large"
+    )
 
 
 def test_with_py_files_the_driver_and_the_tasks_on_both_workers_have_the_package_from_the_zip(

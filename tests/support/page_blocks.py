@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "guides").glob("*.md")),
-    *(f"docs/{name}.md" for name in ("quickstart", "migration", "operations", "faq", "how-it-works", "exactly-once")),
+    *(
+        f"docs/{name}.md"
+        for name in ("quickstart", "migration", "operations", "faq", "how-it-works", "exactly-once", "order")
+    ),
     *(f"docs/{name}.md" for name in ("schemas", "producer", "embedded-broker")),
 )
 # Placeholders in the pages for the reader's own addresses and folders.

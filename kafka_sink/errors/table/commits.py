@@ -121,6 +121,26 @@ NOT_DISCARDED = ErrorEntry(
     ("what this run wrote for it again could not be discarded",),
     data="Safe: every row is visible, once.",
 )
+WRITE_TOO_LONG = ErrorEntry(
+    "PKS-6017", "write took longer than a transaction may",
+    "Brokers end a transaction after kafka.transaction.timeout.ms, 15 minutes unless set, and a commit needs up to a "
+    "minute of that. More time passed between the first row of the batch and its end.",
+    "Divide a batch write: kafka_sink.write_in_chunks, or export_to_kafka.py with --chunks; each chunk has the whole "
+    "time. A stream: make its batches shorter. Or raise kafka.transaction.timeout.ms together with the brokers' "
+    "transaction.max.timeout.ms.",
+    ("The write took longer than", "the task took longer than"),
+    data=HELD,
+    page="guides/exports.md",
+)
+OTHER_CHUNKS = ErrorEntry(
+    "PKS-6018", "export was begun with other chunks",
+    "Chunks of this export are delivered, with another number of chunks or by another column. The rows of a chunk "
+    "follow from both, so with the new ones rows would be missing or doubled.",
+    "Go on with the number and column that the text names, or choose another batch.id to write all rows again.",
+    ("was begun with",),
+    data="Nothing was written. The chunks that are delivered stay.",
+    page="guides/exports.md",
+)
 ROWS_LOST = ErrorEntry(
     "PKS-6021", "rows of a decided batch are missing",
     "Transactions of a decided batch timed out before the query ran again.",

@@ -236,14 +236,16 @@ TOPIC_MISSING = _of_columns(
 )
 COLUMN_TYPE = _of_columns(
     "PKS-1203", "unsupported column type",
-    "A column has a type that cannot be written as it is; nothing is converted silently.",
+    "A column has a type that cannot be written as it is, or by which no export can be divided. Nothing is converted "
+    "silently.",
     "Use the expression that the text suggests, or a format such as value.format=json.",
-    ("has the unsupported type", "and the format is"),
+    ("has the unsupported type", "and the format is", "cannot be divided by column"),
     page="schemas.md",
 )
 COLUMN_MISSING = _of_columns(
     "PKS-1204", "missing column named by an option",
-    "cloudevents.NAME.column or traceparent.column names a column that is not there. Names are exact.",
+    "cloudevents.NAME.column, traceparent.column, or the argument `by` of write_in_chunks names a column that is not "
+    "there. Names are exact.",
     "Correct the name, or add the column.",
     ("there is no such column",),
     page="headers.md",
