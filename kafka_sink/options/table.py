@@ -45,7 +45,9 @@ _CONNECT = (
            "cluster from them. An address may start with a scheme such as PLAINTEXT://; a scheme with TLS or SASL must "
            "match security.protocol.", is_required=True, example="broker1:9092,broker2:9092"),
     Option("client.id", Text(bytes_max=ID_BYTES_MAX), "Name in the broker's logs, metrics and quotas. If empty, the "
-           "name is producer- followed by the transactional id or a sequence number, in a sink pykafka-sink."),
+           "name is producer- followed by the transactional id or a sequence number. In a sink it is sink.id, else the "
+           "queryName of the stream, else the name that the ledger has for its checkpoint; for a write with none of "
+           "these pykafka-sink. See docs/guides/quotas.md."),
     refuse("client.dns.lookup", "Which addresses of a host name are tried.", "canonical host names matter to Kerberos "
            "only; every address of a name is tried in turn",
            rule=Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")), default="use_all_dns_ips",

@@ -121,11 +121,16 @@ class _CheckedWrite(NamedTuple):
         from kafka_sink.spark.formats.side_planning import plan_side
 
         keep_schemas_in(application_folder)
-        topic = self.options.topic
-        return tuple(
-            plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), topic)[0]
-            for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats)
-        )
+        planned = []
+        for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats):
+            arrow_kind = arrow_type_from_json(kind.jsonValue(), name)
+            plan, resolved = plan_side(side, chosen, formats.registry, arrow_kind, self.options.topic)
+            if resolved is not None and resolved.earlier_version_count:
+                from kafka_sink.spark.moved_keys import warn_of_moved_keys
+
+                warn_of_moved_keys(self.options, resolved)
+            planned.append(plan)
+        return tuple(planned)
 
 
 def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWrite:

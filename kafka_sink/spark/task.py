@@ -37,6 +37,7 @@ from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT,
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
+from kafka_sink.spark.client_id import client_id_of
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
@@ -365,9 +366,10 @@ def _transactional_id(identity: TaskIdentity | None) -> str | None:
 
 
 def _producer_options(options: SinkOptions) -> ProducerOptions:
+    producer = replace(options.producer, client_id=client_id_of(options))
     if options.partitioner is None:
-        return options.producer
-    return replace(options.producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
+        return producer
+    return replace(producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
 
 
 def _count_from_task_start(error: DataError, rows_before: int) -> DataError:
