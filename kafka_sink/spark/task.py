@@ -33,7 +33,7 @@ from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, Trans
 from kafka_sink.formats.records.digest import RowDigest
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.host.functions import load_user_function
-from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions
+from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, BEFORE, FAIL, OPERATION, ROW_ID, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
@@ -48,6 +48,7 @@ from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 from kafka_sink.spark.task_context import TaskPlace, is_spark_waiting
 
 if TYPE_CHECKING:
+    from kafka_sink.spark.changes import ChangeRows
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
     from kafka_sink.spark.formats import SidePlan
@@ -112,6 +113,11 @@ class Task:
             from kafka_sink.spark.encoding import RowEncoding
 
             self._encoding = RowEncoding(sides)
+        self._changes: ChangeRows | None = None
+        if options.changes is not None:
+            from kafka_sink.spark.changes import ChangeRows
+
+            self._changes = ChangeRows(options.changes)
         self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
         self._identity = self._choose_identity()
@@ -190,10 +196,13 @@ class Task:
         misfits: Mapping[int, DataError] = {}
         if not self._row_count and looks_like_seconds(rows):
             _LOGGER.warning(SECONDS)
+        if self._changes is not None:
+            rows, misfits = self._changes.apply(rows)
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
-            rows, misfits = self._encoding.encode(rows)
+            rows, unfit = self._encoding.encode(rows)
+            misfits = {**unfit, **misfits}
         if self._identity is not None:
             self._digest.add(rows)
         if self._envelope is not None:
@@ -328,6 +337,10 @@ def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.R
     for attribute, index in columns.attributes:
         arrays.append(arrow_batch.column(index))
         names.append(ATTRIBUTE_COLUMN + attribute)
+    for name, place in ((OPERATION, columns.operation), (BEFORE, columns.before), (ROW_ID, columns.row_id)):
+        if place is not None:
+            arrays.append(arrow_batch.column(place))
+            names.append(name)
     if columns.traceparent is not None:
         arrays.append(arrow_batch.column(columns.traceparent))
         names.append(TRACEPARENT)
