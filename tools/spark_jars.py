@@ -33,8 +33,19 @@ def java_sink_jars() -> list[Path]:
     return fetch_jars(f"spark-sql-kafka-{SINK_VERSION}", _WANTED)
 
 
+# Delta Lake has no release for PySpark 4.2 or newer yet; the tests of its change data feed run in the PySpark that it
+# is built for (tools.compat has an environment of it).
+DELTA_VERSION, DELTA_PYSPARK = "4.2.0", "4.1.4"
+_DELTA = Artifact("io.delta", "delta-spark_4.1_2.13", DELTA_VERSION)
+
+
 def avro_jars() -> list[Path]:
     return fetch_jars(f"spark-avro-{AVRO_VERSION}", [_AVRO])
+
+
+def delta_jars() -> list[Path]:
+    """Without those that PySpark has itself, in other versions."""
+    return [jar for jar in fetch_jars(f"delta-{DELTA_VERSION}", [_DELTA]) if jar.name.startswith(("delta", "unity"))]
 
 
 if __name__ == "__main__":

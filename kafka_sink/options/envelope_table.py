@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import EVENT_OPTION, HEADER_OPTION
 from kafka_sink.frozen import frozen
-from kafka_sink.options.option import Chapter, Option
-from kafka_sink.options.sink_options import BINARY_MODE, CLOUDEVENTS, COLUMN, PLACEHOLDER, STRUCTURED_MODE
+from kafka_sink.options.option import Chapter, Needs, Option
+from kafka_sink.options.sink_options import BINARY_MODE, CLOUDEVENTS, COLUMN, PLACEHOLDER, STRUCTURED_MODE, TRACEPARENT
 from kafka_sink.options.values import ANY_TEXT, NOT_EMPTY, Choice
 
 PLACEHOLDERS = ("query.id", "batch.id")
@@ -24,6 +24,17 @@ class HeaderText:
 
     def parse(self, name: str, value: object) -> str:
         return _check_placeholders(name, str(value))
+
+
+@frozen
+class HeaderName:
+    valid: str = NOT_EMPTY.valid
+
+    def parse(self, name: str, value: object) -> str:
+        header = NOT_EMPTY.parse(name, value)
+        if header.startswith(("ce_", TRACEPARENT)):
+            raise ConfigError(f"{name}={header}: this header has another meaning; choose another name", HEADER_OPTION)
+        return header
 
 
 @frozen
@@ -67,6 +78,14 @@ _HEADERS = (
            "and ${batch.id} stand for query and batch. Spark makes option names lower case, NAME as well.",
            into="headers",
            example="header.source=orders-job"),
+    Option("row.id.header", HeaderName(), "The name of a header with an id of the row, which it has whenever and "
+           "wherever it is written: for readers that see rows more than once ([recipe](headers.md#row-ids)). It is the "
+           "digest of key, value and timestamp, or the text of row.id.column. It replaces a header of that name, and "
+           "is the default of the id of a CloudEvent.", into="row_id_header", example="row-id"),
+    Option("row.id.column", NOT_EMPTY, "The column with the id: string or whole number. record.errors handles a row "
+           "whose id is null or empty. The column is also part of the value, unless value.columns leaves it out.",
+           into="row_id_column", example="order_id",
+           needs=Needs(("row.id.header",), "row.id.column needs row.id.header: it says where the id goes")),
     Option("cloudevents", Choice((BINARY_MODE, STRUCTURED_MODE)), "Records are CloudEvents 1.0. binary: attributes "
            "are headers ce_NAME, the value is the data. structured: the value is a JSON object with attributes and "
            "data, which are the JSON of value.format=json or of the column value.", into="mode", example="binary"),

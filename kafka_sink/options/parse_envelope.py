@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import EVENT_OPTION, HEADER_OPTION
-from kafka_sink.options.engine import Table, check_alone, fill, read
+from kafka_sink.options.engine import Table, check_alone, check_needs, fill, read
 from kafka_sink.options.envelope_table import ENVELOPE_OPTIONS, check_attribute_name
 from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.sink_options import (
@@ -33,6 +33,7 @@ def parse_envelope_options(
 ) -> EnvelopeOptions:
     """`trace_column` and `trace_of_task` are the options traceparent.column and traceparent.task."""
     draft = read(_ENVELOPE, dict(sorted(settings.items())))
+    check_needs(ENVELOPE_OPTIONS, draft)
     found = fill(EnvelopeOptions, ENVELOPE_OPTIONS, draft)
     mode, headers = found["mode"], dict(found["headers"])
     attributes, columns = (
@@ -43,6 +44,9 @@ def parse_envelope_options(
     if TRACEPARENT in headers and (trace_column is not None or trace_of_task):
         other = f"{TRACEPARENT}.task" if trace_column is None else f"{TRACEPARENT}{COLUMN}"
         text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"
+        draft.found.append(ConfigError(text, HEADER_OPTION))
+    if found["row_id_header"] is not None and found["row_id_header"].lower() in headers:
+        text = f"{HEADER}{found['row_id_header']} and row.id.header are both set for one header: keep one"
         draft.found.append(ConfigError(text, HEADER_OPTION))
     draft.raise_any()
     content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)

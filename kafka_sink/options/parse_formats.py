@@ -13,7 +13,7 @@ from dataclasses import replace
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import SCHEMA_MISSING
 from kafka_sink.errors.table.writes import CREDENTIALS_IN_CLEAR, OPTION_UNKNOWN, OPTIONS_CONTRADICT
-from kafka_sink.formats.registry.framing import BY_GUID, GLUE, NONE
+from kafka_sink.formats.registry.framing import BY_GUID, GLUE, IN_BYTES, NONE
 from kafka_sink.formats.registry.request import LATEST
 from kafka_sink.formats.registry.resolution import SchemaQuery
 from kafka_sink.formats.registry.subject import add_context
@@ -139,6 +139,7 @@ def _make_side_format(draft: Draft, side: str) -> SideFormat | None:
         normalizes=values["normalize.schemas"],
         needs_guid=framing in BY_GUID,
         needs_rules=values["schema.rules"] != IGNORE,
+        tells_new=side == "key" and framing in IN_BYTES and values["auto.register.schemas"],
     )
     return SideFormat(
         format=values[f"{side}.format"],

@@ -22,7 +22,7 @@ from kafka_sink.errors.table.writes import (
 )
 from kafka_sink.options.engine import Draft, Table, check_alone, check_needs, fill, out_of_scope, read, suggest_name
 from kafka_sink.options.foreign_table import canonical_name
-from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
+from kafka_sink.options.format_names import ENCODED, FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import (
     check_producer_option,
     is_name_of_producer,
@@ -34,8 +34,12 @@ from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
     AT_LEAST_ONCE,
     DEAD_LETTER,
+    DEBEZIUM,
     DEFAULT_LEDGER,
     EXACTLY_ONCE,
+    STRUCTURED_MODE,
+    ChangeOptions,
+    EnvelopeOptions,
     SinkOptions,
     TelemetryOptions,
     is_envelope_option,
@@ -88,6 +92,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
 
         value_format = None if formats is None or formats.value is None else formats.value.format
         envelope = draft.attempt(parse_envelope_options, of_envelope, value_format, trace_column, trace_of_task)
+    value_format = None if formats is None or formats.value is None else formats.value.format
+    draft.attempt(check_changes, draft, value_format, envelope)
     draft.raise_any("problems with the options")
     is_repeatable = AT_LEAST_ONCE in (draft.values["delivery.guarantee"], draft.values["delivery.fallback"])
     if is_repeatable and envelope is not None and envelope.makes_ids:
@@ -100,6 +106,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         formats=formats,
         envelope=envelope,
+        changes=_make_change_options(draft),
         telemetry=_make_telemetry_options(draft),
         notices=(*draft.notices, *producer.notices, *(() if formats is None else formats.notices)),
     )
@@ -189,6 +196,13 @@ def _make_telemetry_options(draft: Draft) -> TelemetryOptions | None:
     if not any(map(draft.meets, (METRICS_ENABLED, *RECEIVERS))):
         return None
     return TelemetryOptions(**fill(TelemetryOptions, SINK_OPTIONS, draft, "metrics_"))
+
+
+def _make_change_options(draft: Draft) -> ChangeOptions | None:
+    values = draft.values
+    if values["envelope"] is None:
+        return None
+    return ChangeOptions(values["envelope"], values["operation.column"], values["before.column"])
 
 
 def _explain_unknown(given: str) -> ConfigError:
@@ -311,4 +325,19 @@ def check_exactly_once(draft: Draft, producer: ProducerOptions) -> None:
             f"delivery.guarantee={EXACTLY_ONCE} is not possible with asyncProgressTrackingEnabled=true: Spark then "
             f"forgets which batches it has run. Leave it off, {way_out}",
             OPTION_NOT_SUPPORTED,
+        )
+
+
+def check_changes(draft: Draft, value_format: str | None, envelope: EnvelopeOptions | None) -> None:
+    chosen = draft.values["envelope"]
+    if chosen == DEBEZIUM and value_format not in ENCODED:
+        raise missing_error(
+            f"envelope={DEBEZIUM} needs value.format: {', '.join(sorted(ENCODED))}. It puts the row into a record of "
+            "its own"
+        )
+    if chosen is not None and envelope is not None and envelope.mode == STRUCTURED_MODE:
+        raise ConfigError(
+            f"envelope={chosen} and cloudevents={STRUCTURED_MODE} are both set, and in a CloudEvent of that mode a "
+            "delete would be no tombstone: use cloudevents=binary, or leave one out",
+            OPTIONS_CONTRADICT,
         )

@@ -20,6 +20,8 @@ Partitioner = Callable[..., int]
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+# Of a sink's producers, where nothing names the sink.
+SINK_CLIENT_ID = "pykafka-sink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -22,6 +22,13 @@ FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 BINARY_MODE, STRUCTURED_MODE = "binary", "structured"
 HEADER, CLOUDEVENTS, COLUMN = "header.", "cloudevents", ".column"
 PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+# Values of `change_envelope`, and the columns of a change inside a task.
+UPSERT, DEBEZIUM = "upsert", "debezium"
+OPERATION, BEFORE = "operation", "before"
+# Prefix of the options, and the column, of row ids.
+ROW_ID = "row.id."
+# What Debezium writes though it is null.
+SHOWN_NULLS = (BEFORE, "after")
 # Prefix of columns used only for attributes, inside a task.
 ATTRIBUTE_COLUMN = "cloudevents."
 # The header of W3C Trace Context, and the column of its texts inside a task.
@@ -56,11 +63,25 @@ class EnvelopeOptions:
     traceparent_column: str | None = None
     # Records without a traceparent get that of the task's span.
     has_traceparent_of_task: bool = False
+    # The header with the id of a row. Without a column ids are digests of the rows.
+    row_id_header: str | None = None
+    row_id_column: str | None = None
 
     @property
     def makes_ids(self) -> bool:
         """Whether the ids of events are made of the places of rows."""
+        if self.row_id_header is not None:
+            return False
         return self.mode is not None and "id" not in dict((*self.attributes, *self.attribute_columns))
+
+
+@frozen
+class ChangeOptions:
+    """Rows are changes of a table. `before_column` only for the envelope of Debezium."""
+
+    envelope: str
+    operation_column: str
+    before_column: str | None
 
 
 @frozen
@@ -126,6 +147,8 @@ class SinkOptions:
     query_name: str | None
     preset: str | None
     envelope: EnvelopeOptions | None
+    # None: rows are no changes.
+    changes: ChangeOptions | None
     # Used only for planning; tasks and commits get options without it.
     formats: FormatOptions | None
     notices: tuple[str, ...]
@@ -144,7 +167,7 @@ class SinkOptions:
 
 
 def is_envelope_option(name: str) -> bool:
-    return name.startswith((HEADER, f"{CLOUDEVENTS}.")) or name == CLOUDEVENTS
+    return name.startswith((HEADER, f"{CLOUDEVENTS}.", ROW_ID)) or name == CLOUDEVENTS
 
 
 def fill_placeholders(text: str, known: Mapping[str, str]) -> str:

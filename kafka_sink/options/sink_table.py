@@ -9,7 +9,16 @@ from kafka_sink.errors.table.writes import PRESET_UNKNOWN, TELLING_OPTION
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Chapter, Needs, Option, by_name, without_effect
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.options.sink_options import AT_LEAST_ONCE, DEAD_LETTER, DEFAULT_LEDGER, DROP, EXACTLY_ONCE, FAIL
+from kafka_sink.options.sink_options import (
+    AT_LEAST_ONCE,
+    DEAD_LETTER,
+    DEBEZIUM,
+    DEFAULT_LEDGER,
+    DROP,
+    EXACTLY_ONCE,
+    FAIL,
+    UPSERT,
+)
 from kafka_sink.options.values import (
     ANY_TEXT,
     AS_GIVEN,
@@ -88,6 +97,22 @@ _TOPICS = (
     Option("topic.config.NAME", ANY_TEXT, "A configuration of the topic that topic.create creates. It does not "
            "apply to dead.letter.topic.",
            into="topic_config", example="topic.config.retention.ms=604800000"),
+)  # fmt: skip
+
+_CHANGES = (
+    Option("envelope", Choice((UPSERT, DEBEZIUM)), "Rows are changes of a table, and operation.column says which "
+           "([guide](guides/change-feeds.md)). They need a key. upsert: the value of the row; a delete becomes a "
+           "tombstone. debezium: before, after, op and ts_ms, as Debezium writes them; a delete is followed by a "
+           "tombstone. Rows from before an update are left out.", into="", example="upsert"),
+    Option("operation.column", NOT_EMPTY, "The string column that says what a change is: insert, update_postimage, "
+           "delete and update_preimage, as in Delta's change data feed; update_before and update_after of Iceberg; "
+           "update, upsert, read; or Debezium's c, u, r and d. It is not part of the value, unless value.columns names "
+           "it.", default="_change_type", into="",
+           needs=Needs(("envelope",), "operation.column needs envelope: it says what becomes of a change")),
+    Option("before.column", NOT_EMPTY, "The struct column with the row before the change, for envelope=debezium, of "
+           "the type of the row. Not set: only deletes have a before.", into="",
+           needs=Needs((f"envelope={DEBEZIUM}",), "before.column needs envelope=debezium: the other envelope has no "
+                       "place for it")),
 )  # fmt: skip
 
 _DELIVERY = (
@@ -190,7 +215,7 @@ _METRICS = (
 
 SINK_CHAPTERS: Mapping[Chapter, tuple[Option, ...]] = {
     Chapter.CONNECT: _CONNECT,
-    Chapter.TOPICS: _TOPICS,
+    Chapter.TOPICS: (*_TOPICS, *_CHANGES),
     Chapter.DELIVERY: _DELIVERY,
     Chapter.ERRORS: _ERRORS,
     Chapter.METRICS: _METRICS,

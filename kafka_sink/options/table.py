@@ -45,8 +45,8 @@ _CONNECT = (
            "about the others. With Docker: the address that a broker advertises must be valid here, too. A scheme "
            "such as SSL:// must match security.protocol.", is_required=True, example="broker1:9092,broker2:9092"),
     Option("client.id", Text(bytes_max=ID_BYTES_MAX), "Name in the broker's logs, metrics and quotas. If empty: in "
-           "a sink pykafka-sink, so set it where one sink has a quota of its own; otherwise producer- and the "
-           "transactional id or a number."),
+           "a sink its sink.id, the queryName of the stream or the ledger's name for its checkpoint, else pykafka-sink "
+           "([quotas](guides/quotas.md)); otherwise producer- and the transactional id or a number."),
     refuse("client.dns.lookup", "Which addresses of a host name are tried.", "canonical host names matter to Kerberos "
            "only; every address of a name is tried in turn",
            rule=Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")), default="use_all_dns_ips",

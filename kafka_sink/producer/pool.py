@@ -19,11 +19,12 @@ from dataclasses import dataclass, replace
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.producer_options import SINK_CLIENT_ID
 from kafka_sink.producer.producer import Producer
 
-# For all configurations together. A job with a new configuration for every batch must not accumulate threads.
-IDLE_PRODUCERS_MAX = 8
-CLIENT_ID = "pykafka-sink"
+# For all configurations together: a worker runs tasks of each sink of its application. A job with a new configuration
+# for every batch must not accumulate threads.
+IDLE_PRODUCERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class ProducerPool:
             except KafkaSinkError:
                 producer.close(0)  # it failed while idle
         # Its client id must not be that of its first task.
-        client_id = options.client_id or CLIENT_ID
+        client_id = options.client_id or SINK_CLIENT_ID
         return Producer(replace(options, transactional_id=transactional_id, client_id=client_id))
 
     def give_back(self, options: ProducerOptions, producer: Producer) -> None:

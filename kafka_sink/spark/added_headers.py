@@ -75,6 +75,12 @@ def drop_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch
     return set_column(rows, "headers", array)
 
 
+def set_header(rows: pa.RecordBatch, name: str, texts: pa.Array) -> pa.RecordBatch:
+    """In place of those of that name."""
+    rows = drop_header(rows, name, np.ones(rows.num_rows, np.bool_))
+    return add_headers(rows, [AddedHeader(name, texts.cast(pa.binary()), valid_mask(texts))])
+
+
 def set_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
     names = rows.schema.names
     arrays = [array if each == name else column for each, column in zip(names, rows.columns, strict=True)]

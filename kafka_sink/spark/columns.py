@@ -8,7 +8,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,11 @@ from pyspark.sql.types import (
 from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
+from kafka_sink.options.sink_options import DEBEZIUM
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions, SideFormat
-    from kafka_sink.options.sink_options import EnvelopeOptions
+    from kafka_sink.options.sink_options import ChangeOptions, EnvelopeOptions
     from kafka_sink.spark.formats import SidePlan
 
 
@@ -86,6 +87,7 @@ _COLUMNS = (
 
 _KNOWN = frozenset(column.name for column in _COLUMNS)
 _ATTRIBUTE_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, TimestampType)
+_ID_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType)
 _PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryType}
 
 
@@ -93,7 +95,8 @@ _PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryT
 class WrittenColumns:
     """`indices` point into the DataFrame's schema, `names` have the same order. `record`: names and indices of the
     columns of the value, if it consists of several. `sides` are those to be encoded. `attributes`: CloudEvents
-    attributes from columns, and the columns' indices. `traceparent`: the index of the column with that header."""
+    attributes from columns, and the columns' indices. `traceparent`: the index of the column with that header.
+    `operation` and `before`: the indices of the columns of a change. `row_id`: that of the column with ids of rows."""
 
     names: tuple[str, ...]
     indices: tuple[int, ...]
@@ -102,6 +105,9 @@ class WrittenColumns:
     sides: tuple[SidePlan, ...] = ()
     attributes: tuple[tuple[str, int], ...] = ()
     traceparent: int | None = None
+    operation: int | None = None
+    before: int | None = None
+    row_id: int | None = None
 
 
 def choose_columns(
@@ -109,12 +115,14 @@ def choose_columns(
     topic: str | None,
     formats: FormatOptions | None = None,
     envelope: EnvelopeOptions | None = None,
+    changes: ChangeOptions | None = None,
 ) -> WrittenColumns:
     """Raises `ConfigError` with every problem of the schema."""
     value, key = (None, None) if formats is None else (formats.value, formats.key)
     names = schema.names
     problems: list[ConfigError] = []
-    record = _record(schema, value, problems)
+    operation, before = (None, None) if changes is None else _find_change(schema, changes, problems)
+    record = _record(schema, value, problems, {operation, before})
     if topic is None and "topic" not in names:
         problems.append(ConfigError("no topic: set the option topic, or add a string column topic", TOPIC_MISSING))
     found: list[tuple[str, int]] = []
@@ -132,7 +140,7 @@ def choose_columns(
     if record and value is not None and value.format in _PLAIN_FORMATS:
         found += _only_column(schema, record, value.format, problems)
         record = ()
-    attributes, traceparent = [], None
+    attributes, traceparent, row_id = [], None, None
     if envelope is not None:
         for attribute, named in envelope.attribute_columns:
             attribute_index = _find_index(schema, f"cloudevents.{attribute}.column", named, _ATTRIBUTE_TYPES, problems)
@@ -140,10 +148,12 @@ def choose_columns(
         if envelope.traceparent_column is not None:
             named = envelope.traceparent_column
             traceparent = _find_index(schema, "traceparent.column", named, (StringType,), problems)
+        if envelope.row_id_column is not None:
+            row_id = _find_index(schema, "row.id.column", envelope.row_id_column, _ID_TYPES, problems)
     if problems:
         text = "this DataFrame cannot be written to Kafka: " + "; ".join(str(problem) for problem in problems)
         raise ConfigError(text, common_entry(problems, problems[0].entry))
-    used = {traceparent, *(index for _, index in (*found, *record, *attributes))}
+    used = {traceparent, operation, before, row_id, *(index for _, index in (*found, *record, *attributes))}
     ignored = tuple(
         name
         for index, name in enumerate(names)
@@ -156,20 +166,50 @@ def choose_columns(
         record,
         attributes=tuple(attributes),
         traceparent=traceparent,
+        operation=operation,
+        before=before,
+        row_id=row_id,
     )
 
 
 def encoded_sides(
-    schema: StructType, columns: WrittenColumns, formats: FormatOptions
+    schema: StructType, columns: WrittenColumns, formats: FormatOptions, changes: ChangeOptions | None = None
 ) -> Iterator[tuple[str, SideFormat, DataType, str]]:
     """Which of value and key are encoded, and the type and name of the column; a record of several has no name."""
     for side, chosen in (("value", formats.value), ("key", formats.key)):
         if chosen is None or chosen.format not in ENCODED:
             continue
         if side == "value" and columns.record:
-            yield side, chosen, StructType([schema.fields[index] for _, index in columns.record]), ""
+            kind: DataType = StructType([schema.fields[index] for _, index in columns.record])
+            name = ""
         else:
-            yield side, chosen, schema.fields[columns.indices[columns.names.index(side)]].dataType, side
+            kind, name = schema.fields[columns.indices[columns.names.index(side)]].dataType, side
+        if side == "value" and changes is not None and changes.envelope == DEBEZIUM:
+            kind = _debezium_type(schema, columns, changes, kind)
+        yield side, chosen, kind, name
+
+
+def _debezium_type(schema: StructType, columns: WrittenColumns, changes: ChangeOptions, row: DataType) -> StructType:
+    if columns.before is not None:
+        before = schema.fields[columns.before].dataType
+        if before.simpleString() != row.simpleString():
+            raise ConfigError(
+                f"before.column={changes.before_column} has type {before.simpleString()}, and the row after the change "
+                f"has {row.simpleString()}: select the same columns, in the same order",
+                COLUMN_TYPE,
+            )
+    made = StructType().add("before", row).add("after", row).add("op", StringType(), nullable=False)
+    return made.add("ts_ms", LongType()) if "timestamp" in columns.names else made
+
+
+def _find_change(schema: StructType, changes: ChangeOptions, problems: list[ConfigError]) -> tuple[int, int | None]:
+    if "key" not in schema.names:
+        text = f"envelope={changes.envelope} needs a column key: it is what a delete deletes"
+        problems.append(ConfigError(text, COLUMN_MISSING))
+    operation = _find_index(schema, "operation.column", changes.operation_column, (StringType,), problems)
+    if changes.before_column is None:
+        return operation, None
+    return operation, _find_index(schema, "before.column", changes.before_column, (StructType,), problems)
 
 
 def _find_index(
@@ -191,8 +231,10 @@ def _find_index(
     return index
 
 
-def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigError]) -> tuple[tuple[str, int], ...]:
-    """The columns of the value; none if there is a value column."""
+def _record(
+    schema: StructType, value: SideFormat | None, problems: list[ConfigError], hidden: Collection[int | None]
+) -> tuple[tuple[str, int], ...]:
+    """The columns of the value; none if there is a value column. `hidden`: what belongs to none unless it is named."""
     names = schema.names
     chosen = None if value is None else value.columns
     if chosen is None and "value" in names:
@@ -205,7 +247,7 @@ def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigE
         problems.append(ConfigError(text, VALUE_MISSING))
         return ()
     if chosen is None or chosen == (EVERY_COLUMN,):
-        record = [(name, index) for index, name in enumerate(names) if name not in _KNOWN]
+        record = [(name, index) for index, name in enumerate(names) if name not in _KNOWN and index not in hidden]
     else:
         missing = [name for name in chosen if name not in names]
         if missing:

@@ -34,7 +34,8 @@ from kafka_sink.options.sink_options import (
     EnvelopeOptions,
     fill_placeholders,
 )
-from kafka_sink.spark.added_headers import AddedHeader, add_headers, drop_header, has_header, set_column
+from kafka_sink.spark.added_headers import AddedHeader, add_headers, drop_header, has_header, set_column, set_header
+from kafka_sink.spark.row_ids import take_row_ids
 
 _LOGGER = logging.getLogger("kafka_sink")
 SPEC_VERSION = "1.0"
@@ -75,10 +76,14 @@ class Envelope:
     def apply(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, dict[int, DataError]]:
         """The rows in their envelope, without attribute columns; and the errors of rows that cannot be events."""
         misfits: dict[int, DataError] = {}
+        ids: pa.Array | None = None
+        if self._options.row_id_header is not None:
+            rows, ids, without = take_row_ids(rows, self._options.row_id_column)
+            misfits.update(without)
         if self._options.mode is not None:
-            attributes = self._attributes(rows, first_row)
+            attributes = self._attributes(rows, first_row, ids)
             distant = _find_distant_times(rows, [name for name, _ in self._options.attribute_columns])
-            misfits = {**distant, **_find_incomplete(attributes, rows.num_rows)}
+            misfits = {**distant, **_find_incomplete(attributes, rows.num_rows), **misfits}
             rows = rows.select([name for name in rows.schema.names if not name.startswith(ATTRIBUTE_COLUMN)])
             if self._options.mode == STRUCTURED_MODE:
                 values, unfit = self._events(attributes, to_plain(rows.column("value")))
@@ -87,15 +92,19 @@ class Envelope:
                 rows = add_headers(rows, [AddedHeader(CONTENT_TYPE, STRUCTURED_TYPE)])
             else:
                 rows = add_headers(rows, [_header(name, column) for name, column in attributes.items()])
+        if ids is not None and self._options.row_id_header is not None:
+            rows = set_header(rows, self._options.row_id_header, ids)
         rows = self._traces.add_to(add_headers(rows, self._headers), first_row)
         return rows, dict(sorted(misfits.items()))
 
-    def _attributes(self, rows: pa.RecordBatch, first_row: int) -> dict[str, Attribute]:
+    def _attributes(self, rows: pa.RecordBatch, first_row: int, ids: pa.Array | None) -> dict[str, Attribute]:
         found: dict[str, Attribute] = {"specversion": SPEC_VERSION, **self._constants}
         for name, _ in self._options.attribute_columns:
             column = to_plain(rows.column(ATTRIBUTE_COLUMN + name))
             found[name] = column if self._keeps_type(name, column.type) else _text(column)
-        if "id" not in found:
+        if "id" not in found and ids is not None:
+            found["id"] = ids
+        elif "id" not in found:
             numbers = pa.array(np.arange(first_row, first_row + rows.num_rows)).cast(pa.string())
             found["id"] = pc.binary_join_element_wise(self._id_prefix, numbers, "-")
         return found

@@ -15,9 +15,10 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
 from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.options.format_names import JSON
 from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import DEBEZIUM, SHOWN_NULLS, SinkOptions
 from kafka_sink.spark.batch_name import label_at_planning, make_batch_key
 from kafka_sink.spark.cluster_check import check_with_kafka, create_topics
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
@@ -116,22 +117,31 @@ class _CheckedWrite(NamedTuple):
 
     def _plan_sides(self, formats: FormatOptions) -> tuple[SidePlan, ...]:
         # Loads pyarrow, which planning needs for nothing else.
+        from kafka_sink.formats.schemas.match import JsonShape
         from kafka_sink.formats.schemas.spark_types import arrow_type_from_json
         from kafka_sink.spark.formats.registry_memory import keep_schemas_in
         from kafka_sink.spark.formats.side_planning import plan_side
 
         keep_schemas_in(application_folder)
-        topic = self.options.topic
-        return tuple(
-            plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), topic)[0]
-            for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats)
-        )
+        changes = self.options.changes
+        planned = []
+        for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats, changes):
+            arrow_kind = arrow_type_from_json(kind.jsonValue(), name)
+            plan, resolved = plan_side(side, chosen, formats.registry, arrow_kind, self.options.topic)
+            if resolved is not None and resolved.earlier_version_count:
+                from kafka_sink.spark.moved_keys import warn_of_moved_keys
+
+                warn_of_moved_keys(self.options, resolved)
+            if chosen.format == JSON and side == "value" and changes is not None and changes.envelope == DEBEZIUM:
+                plan = replace(plan, schema=JsonShape(SHOWN_NULLS))
+            planned.append(plan)
+        return tuple(planned)
 
 
 def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWrite:
     show_log()
     options = parse_sink_options(settings)
-    columns = choose_columns(schema, options.topic, options.formats, options.envelope)
+    columns = choose_columns(schema, options.topic, options.formats, options.envelope, options.changes)
     if options.partitioner is not None:
         load_user_function(options.partitioner, "kafka.partitioner.class")
     if options.summary_listener is not None:

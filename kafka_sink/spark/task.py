@@ -39,10 +39,11 @@ from kafka_sink.errors import (
 from kafka_sink.formats.records.digest import RowDigest
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.host.functions import load_user_function
-from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions
+from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, BEFORE, FAIL, OPERATION, ROW_ID, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
+from kafka_sink.spark.client_id import client_id_of
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
@@ -53,6 +54,7 @@ from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 from kafka_sink.spark.task_context import TaskPlace, is_spark_waiting
 
 if TYPE_CHECKING:
+    from kafka_sink.spark.changes import ChangeRows
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
     from kafka_sink.spark.formats import SidePlan
@@ -124,6 +126,11 @@ class Task:
             from kafka_sink.spark.encoding import RowEncoding
 
             self._encoding = RowEncoding(sides)
+        self._changes: ChangeRows | None = None
+        if options.changes is not None:
+            from kafka_sink.spark.changes import ChangeRows
+
+            self._changes = ChangeRows(options.changes)
         self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
         self._identity = self._choose_identity()
@@ -202,10 +209,13 @@ class Task:
         misfits: Mapping[int, DataError] = {}
         if not self._row_count and (warning := unit_warning(rows)):
             _LOGGER.warning(warning)
+        if self._changes is not None:
+            rows, misfits = self._changes.apply(rows)
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
-            rows, misfits = self._encoding.encode(rows)
+            rows, unfit = self._encoding.encode(rows)
+            misfits = {**unfit, **misfits}
         if self._identity is not None:
             self._digest.add(rows)
         if self._envelope is not None:
@@ -350,6 +360,10 @@ def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.R
     for attribute, index in columns.attributes:
         arrays.append(arrow_batch.column(index))
         names.append(ATTRIBUTE_COLUMN + attribute)
+    for name, place in ((OPERATION, columns.operation), (BEFORE, columns.before), (ROW_ID, columns.row_id)):
+        if place is not None:
+            arrays.append(arrow_batch.column(place))
+            names.append(name)
     if columns.traceparent is not None:
         arrays.append(arrow_batch.column(columns.traceparent))
         names.append(TRACEPARENT)
@@ -391,9 +405,10 @@ def _transactional_id(identity: TaskIdentity | None) -> str | None:
 
 
 def _producer_options(options: SinkOptions) -> ProducerOptions:
+    producer = replace(options.producer, client_id=client_id_of(options))
     if options.partitioner is None:
-        return options.producer
-    return replace(options.producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
+        return producer
+    return replace(producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
 
 
 def _count_from_task_start(error: DataError, rows_before: int) -> DataError:

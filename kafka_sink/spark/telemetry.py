@@ -17,6 +17,7 @@ from kafka_sink.errors.table.brokers import NOT_TOLD
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.host.operator_rules import check_file_is_allowed
 from kafka_sink.options.sink_options import TelemetryOptions
+from kafka_sink.spark.client_id import client_id_of
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.process import own_jvm
@@ -99,7 +100,7 @@ def _make_report(
         query=options.query_name or "",
         key=batch.key,
         run=batch.run,
-        client_id=options.producer.client_id or "pykafka-sink",
+        client_id=client_id_of(options),
         outcome=outcome,
         receipts=batch.receipts,
         figures=batch.figures,

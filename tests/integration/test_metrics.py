@@ -201,7 +201,7 @@ def test_what_is_served_is_what_was_written(broker: EmbeddedBroker, folder: str)
     assert value(text, "pykafka_sink_task_retries_total") == 3
     assert value(text, "pykafka_sink_tasks_total") == value(text, "pykafka_sink_commit_seconds_count") == 3
     assert value(text, "pykafka_sink_open_decisions") == 1  # the commit that failed, until a new start resolves it
-    sent = value(text, "kafka_producer_producer_metrics_record_send_total", client_id="pykafka-sink")
+    sent = value(text, "kafka_producer_producer_metrics_record_send_total", client_id="exports")
     assert sent >= 41 + 5 + 3
     (stream,) = sink_metrics(f"http://127.0.0.1:{port}")
     assert (stream.sink, stream.value("rows"), stream.recent[-1]["outcome"]) == ("exports", 49, "aborted")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructType
+
 from kafka_sink import Producer
 from kafka_sink.commit.log_scan import (
     FETCH_LAST_BY_NAME,
@@ -13,8 +16,15 @@ from kafka_sink.commit.log_scan import (
     fetch_body,
     read_fetch_answer,
 )
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.kafka.client.ask import Leader
 from kafka_sink.kafka.wire.apis import FETCH
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
+from kafka_sink.telemetry.metrics.figures import TaskMeter
 from tests.support.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.java import run_class
@@ -77,3 +87,37 @@ def test_a_producer_that_has_used_up_its_quota_of_time_commits_after_the_pauses_
         wait_until(is_throttled, "the broker keeps to the quota", poll_s=0)
         commit_one()
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic_name)] == sent
+
+
+def test_a_quota_for_the_name_of_a_sink_holds_back_its_tasks_and_no_others(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    """Both run in one worker process, as the tasks of an application do."""
+    kafka.create_topic(topic_name)
+    slow, free = f"{topic_name}-slow", f"{topic_name}-free"
+    limit_client(kafka, slow, "producer_byte_rate=1000")
+    schema, rows = StructType().add("value", StringType()), pa.record_batch({"value": pa.array(["x" * 3000])})
+    throttled_s = {slow: 0.0, free: 0.0}
+
+    def write_one(sink: str) -> float:
+        options = parse_sink_options(
+            {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic_name, "sink.id": sink, "batch.id": "b"}
+        )
+        meter = TaskMeter(0)
+        place = TaskPlace(BatchKey("", "b"), "run", 0, 0)
+        write_task(options, choose_columns(schema, topic_name), iter([rows]), place, meter)
+        assert meter.figures is not None
+        throttled_s[sink] += meter.figures.totals.own["throttle_seconds"]
+        return throttled_s[slow]
+
+    def is_throttled() -> bool:
+        write_one(free)
+        return write_one(slow) > 0
+
+    # A broker applies a new quota a moment after it was set.
+    wait_until(is_throttled, "the broker keeps to the quota", poll_s=0)
+    for _ in range(3):
+        write_one(slow)
+        write_one(free)
+    POOL.close()
+    assert throttled_s[slow] > throttled_s[free] == 0

@@ -22,12 +22,12 @@ from kafka_sink.options.format_options import FormatOptions, RegistryOptions, Si
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.security_options import SecurityOptions
-from kafka_sink.options.sink_options import EnvelopeOptions, SinkOptions, TelemetryOptions, TopicPlan
+from kafka_sink.options.sink_options import ChangeOptions, EnvelopeOptions, SinkOptions, TelemetryOptions, TopicPlan
 
 ROOT = Path(__file__).parents[2]
 PLANTED = "PYKAFKA_SINK_PLANTED"
-KINDS = (SinkOptions, TopicPlan, EnvelopeOptions, TelemetryOptions, FormatOptions, SideFormat, RegistryOptions,
-         ProducerOptions, SecurityOptions)  # fmt: skip
+KINDS = (SinkOptions, TopicPlan, EnvelopeOptions, ChangeOptions, TelemetryOptions, FormatOptions, SideFormat,
+         RegistryOptions, ProducerOptions, SecurityOptions)  # fmt: skip
 
 
 # By the file of the test: field, and the test that fails if the field has its default whatever was given.
@@ -49,6 +49,16 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_a_profile_may_assume_a_role",
         "SecurityOptions.sasl_aws_role_arn":
             "test_a_role_is_assumed_with_the_credentials_at_hand",
+    },
+    "tests/integration/test_change_feeds.py": {
+        "SinkOptions.changes":
+            "test_upserts_are_rows_and_tombstones",
+        "ChangeOptions.envelope":
+            "test_debezium_s_events_have_both_rows_and_a_tombstone_behind_each_delete",
+        "ChangeOptions.operation_column":
+            "test_values_that_the_user_has_made_become_tombstones_as_well",
+        "ChangeOptions.before_column":
+            "test_debezium_s_events_have_both_rows_and_a_tombstone_behind_each_delete",
     },
     "tests/integration/test_check.py": {
         "FormatOptions.registry":
@@ -195,6 +205,12 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
     "tests/integration/test_receivers.py": {
         "TelemetryOptions.timeout_ms":
             "test_a_receiver_is_waited_for_as_long_as_the_option_says",
+    },
+    "tests/integration/test_row_ids.py": {
+        "EnvelopeOptions.row_id_header":
+            "test_a_row_has_one_id_in_whatever_order_batch_and_task_it_comes",
+        "EnvelopeOptions.row_id_column":
+            "test_a_column_is_the_id_and_replaces_a_header_of_its_name",
     },
     "tests/integration/test_registry.py": {
         "SinkOptions.formats":
@@ -468,11 +484,12 @@ def _defaults() -> Mapping[type, Any]:
             "value.format": "avro",
             "schema.registry.url": "http://127.0.0.1:9",
             "header.a": "b",
+            "envelope": "upsert",
         }
     )
     assert told.formats is not None and told.formats.value is not None and told.formats.registry is not None
     plain = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9"})
-    found = (plain, told.topic_plan, told.envelope, told.telemetry, told.formats, told.formats.value,
+    found = (plain, told.topic_plan, told.envelope, told.changes, told.telemetry, told.formats, told.formats.value,
              told.formats.registry, plain.producer, plain.producer)  # fmt: skip
     return dict(zip(KINDS, found, strict=True))
 

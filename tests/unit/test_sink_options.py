@@ -13,7 +13,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.options.security_options import SECRET_NAME
-from kafka_sink.options.sink_options import SinkOptions, TopicPlan
+from kafka_sink.options.sink_options import ChangeOptions, SinkOptions, TopicPlan
 from kafka_sink.options.sink_table import (
     PRODUCER_DEFAULTS,
     SINK_OPTIONS,
@@ -109,6 +109,14 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     ),
     "topic.config.NAME": (
         {**CREATED, "topic.config.retention.ms": "9"}, "topic_plan", None, TopicPlan(configs=(("retention.ms", "9"),)),
+    ),
+    "envelope": ({"envelope": "upsert"}, "changes", None, ChangeOptions("upsert", "_change_type", None)),
+    "operation.column": (
+        {"envelope": "upsert", "operation.column": "op"}, "changes", None, ChangeOptions("upsert", "op", None),
+    ),
+    "before.column": (
+        {"envelope": "debezium", "before.column": "old", "value.format": "json"}, "changes", None,
+        ChangeOptions("debezium", "_change_type", "old"),
     ),
     "ledger.config.NAME": (
         {"ledger.config.segment.bytes": ""}, "ledger_config", (), (("segment.bytes", ""),),

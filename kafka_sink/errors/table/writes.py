@@ -313,3 +313,18 @@ EVENT_INCOMPLETE = _of_rows(
      "is no JSON, and datacontenttype says that it is"),
     page="headers.md#cloudevents",
 )
+CHANGE_UNKNOWN = _of_rows(
+    "PKS-2010", "row is no change of a table",
+    "With the option envelope, a row has no key, or a text in operation.column that names no operation.",
+    "Correct the column, or name another one with operation.column; docs/guides/change-feeds.md lists the operations. "
+    "A row that is left out is a change that readers never see.",
+    ("names no operation", "has no key, and a change of a table needs one"),
+    page="guides/change-feeds.md",
+)
+ROW_ID_MISSING = _of_rows(
+    "PKS-2011", "row without the id of row.id.column",
+    "With the option row.id.column, a row has null or an empty text there: readers could not tell it from others.",
+    "Fill the column, leave row.id.column out to have ids made of the rows, or set record.errors=dead-letter.",
+    ("has no id in the column",),
+    page="headers.md#row-ids",
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -81,6 +82,14 @@ def parse_compatibility(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
     if not isinstance(is_compatible, bool):
         raise _wrong_field_error(answer, "is_compatible")
     return is_compatible, tuple(foreign_text(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
+
+
+def count_versions(answer: RegistryAnswer) -> int:
+    """0 if the response has no list of versions: it is asked for a warning only."""
+    with suppress(ValueError, RecursionError):
+        content = json.loads(answer.body) if answer.is_good else None
+        return len(content) if isinstance(content, list) else 0
+    return 0
 
 
 def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:

@@ -28,6 +28,8 @@ GLOBAL_ID, CONTENT_ID = "apicurio-header-global-id", "apicurio-header-content-id
 FRAMINGS = (PREFIX, HEADER, GLUE, APICURIO, GLOBAL_ID, CONTENT_ID, NONE)
 # These identify a schema by a GUID.
 BY_GUID = frozenset({HEADER, GLUE})
+# The bytes of a key or a value begin with the id.
+IN_BYTES = frozenset({PREFIX, GLUE, APICURIO})
 
 
 @frozen

@@ -32,6 +32,10 @@ def by_version(subject: str, version: int | str) -> RegistryRequest:
     return RegistryRequest(f"/subjects/{_quote_part(subject)}/versions/{version}")
 
 
+def versions_of(subject: str) -> RegistryRequest:
+    return RegistryRequest(f"/subjects/{_quote_part(subject)}/versions")
+
+
 def by_id(schema_id: int, subject: str) -> RegistryRequest:
     """The subject determines the context: each context has its own schema ids."""
     return RegistryRequest(f"/schemas/ids/{schema_id}" + _encode_query({"subject": subject}))

@@ -6,6 +6,8 @@ Pure: the caller passes the function that sends a request and returns the respon
     version or latest               one request by version
     auto.register.schemas           one request that registers: the registry first looks for the same schema, and checks
                                     compatibility in the same step, so there is no race
+        of keys that hold the id    one request that looks the schema up; if it is missing, one that registers it, and
+                                    one for the versions of the subject, because a new id moves keys
     otherwise                       one request that looks the schema up under its subject
 
 There are more for referenced schemas, one each; by id, for a GUID or rules that are needed but were not in the response
@@ -39,6 +41,7 @@ from kafka_sink.formats.registry.answer import (
     SCHEMA_NOT_FOUND,
     SUBJECT_NOT_FOUND,
     RegistryAnswer,
+    count_versions,
     parse_compatibility,
     parse_refusal,
     parse_registered,
@@ -60,7 +63,8 @@ class SchemaQuery:
 
     `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the framing. `side` is
     key or value, for option names in errors. `needs_rules`: the write must know the schema's rules. `reads_back`: the
-    registry's text is needed although one was given, because readers count its messages.
+    registry's text is needed although one was given, because readers count its messages. `tells_new`: the write must
+    know if the schema was registered beside earlier ones.
     """
 
     side: str
@@ -73,6 +77,7 @@ class SchemaQuery:
     needs_guid: bool = False
     needs_rules: bool = False
     reads_back: bool = False
+    tells_new: bool = False
 
     @property
     def is_immutable(self) -> bool:
@@ -120,9 +125,20 @@ def _find(query: SchemaQuery, send: Send) -> ResolvedSchema:
             "use.latest.version=true",
             SCHEMA_MISSING,
         )
-    if query.registers:
-        return _ask(send, ask.register(query.subject, schema, normalize=query.normalizes), query, schema)
-    return _look_up(query, schema, send)
+    if not query.registers:
+        return _look_up(query, schema, send)
+    if not query.tells_new:
+        return _register(query, schema, send)
+    known = ask.look_up(query.subject, schema, normalize=query.normalizes)
+    if (answer := send(known)).is_good:
+        return _read(answer, known, query, schema)
+    found = _register(query, schema, send)
+    version_count = count_versions(send(ask.versions_of(query.subject)))
+    return replace(found, earlier_version_count=max(0, version_count - 1))
+
+
+def _register(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
+    return _ask(send, ask.register(query.subject, schema, normalize=query.normalizes), query, schema)
 
 
 def _ask(send: Send, request: RegistryRequest, query: SchemaQuery, known: Schema | None = None) -> ResolvedSchema:

@@ -36,6 +36,7 @@ class ResolvedSchema:
     registry did not return is empty or None.
 
     `dependencies` are the names and texts of all referenced schemas. `rules` None: they are not known.
+    `earlier_version_count`: how many versions the subject had when this one was registered for this write.
     """
 
     schema: Schema
@@ -45,6 +46,7 @@ class ResolvedSchema:
     guid: str | None = None
     dependencies: tuple[tuple[str, str], ...] = ()
     rules: tuple[SchemaRule, ...] | None = None
+    earlier_version_count: int = 0
 
 
 def to_text(resolved: ResolvedSchema) -> str:

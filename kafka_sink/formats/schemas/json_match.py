@@ -8,6 +8,7 @@ other documents) is left to validating readers.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -30,9 +31,11 @@ from kafka_sink.formats.schemas.naming import (
 from kafka_sink.formats.schemas.node import ValueNode, days, encode_null, is_float, timestamps
 
 
-def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
-    """`schema` None: no schema."""
-    return _Matcher(SchemaView(schema), problems).value(kind, schema, path)
+def match_json(
+    kind: pa.DataType, schema: Any, path: str, problems: Problems, shown_nulls: Collection[str] = ()
+) -> ValueNode:
+    """`schema` None: no schema. `shown_nulls`: fields of the value itself that are null where they have none."""
+    return _Matcher(SchemaView(schema), problems, shown_nulls).value(kind, schema, path)
 
 
 def json_type(kind: pa.DataType) -> str:
@@ -51,8 +54,9 @@ def json_type(kind: pa.DataType) -> str:
 
 
 class _Matcher:
-    def __init__(self, view: SchemaView, problems: Problems) -> None:
+    def __init__(self, view: SchemaView, problems: Problems, shown_nulls: Collection[str]) -> None:
         self._view = view
+        self._shown_nulls = shown_nulls
         self._problems = problems
 
     def value(self, kind: pa.DataType, schema: Any, path: str) -> ValueNode:
@@ -113,6 +117,7 @@ class _Matcher:
             node = self._present(plain_type(field.type), part, inner)
             is_required = field.name in required
             writes_null = is_required and field.name in properties and self._view.allows_null(part) is True
+            writes_null = writes_null or (not path and field.name in self._shown_nulls)
             if writes_null or not pa.types.is_null(plain_type(field.type)):
                 opening = json.dumps(field.name, ensure_ascii=False).encode() + b":"
                 fields.append(nodes.JsonField(field.name, opening, index, node, is_required, writes_null))

@@ -23,6 +23,15 @@ from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 from kafka_sink.formats.schemas.protobuf_match import match_protobuf
 from kafka_sink.frozen import frozen
 
+
+@frozen
+class JsonShape:
+    """JSON without a schema, in which some fields of the value itself are null where they have none, instead of left
+    out."""
+
+    shown_nulls: tuple[str, ...]
+
+
 Schema = AvroSchema | JsonSchema | ProtobufSchema
 
 
@@ -68,7 +77,7 @@ class Encoder:
         return ValueColumn(array, make_errors(misfits, name, first_row))
 
 
-def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
+def plan(kind: pa.DataType, schema: Schema | JsonShape | None) -> Encoder:
     """Raises `ConfigError` with every column that does not fit, its type, and what would fit. No schema means JSON."""
     problems = Problems()
     kind = plain_type(kind)
@@ -76,6 +85,8 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
         name, node = "Avro", match_avro(kind, schema.type, "", problems)
     elif isinstance(schema, ProtobufSchema):
         name, node = "Protobuf", match_protobuf(kind, schema, problems)
+    elif isinstance(schema, JsonShape):
+        name, node = "JSON", match_json(kind, None, "", problems, schema.shown_nulls)
     else:
         name, node = "JSON", match_json(kind, None if schema is None else schema.found, "", problems)
     problems.raise_any(name)

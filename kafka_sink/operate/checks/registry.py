@@ -55,13 +55,15 @@ def _schemas(job: CheckedJob, schema: Any, formats: FormatOptions) -> Iterator[P
     from kafka_sink.spark.columns import choose_columns, encoded_sides
     from kafka_sink.spark.formats.side_planning import plan_side
 
+    changes = job.options.changes
     try:
-        columns = choose_columns(schema, job.options.topic, formats)
+        columns = choose_columns(schema, job.options.topic, formats, changes=changes)
+        sides = list(encoded_sides(schema, columns, formats, changes))
     except ConfigError:
         return  # reported by another probe
     # Not from the cache: a schema may have been registered since the last check in this process.
     asked = None if formats.registry is None else replace(formats.registry, latest_cache_ttl_sec=0)
-    for side, chosen, kind, name in encoded_sides(schema, columns, formats):
+    for side, chosen, kind, name in sides:
         looked_up = replace(chosen, query=replace(chosen.query, registers=False))
         try:
             arrow_kind = arrow_type_from_json(kind.jsonValue(), name)

@@ -119,7 +119,8 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
     from kafka_sink.spark.columns import choose_columns
 
     try:
-        columns = choose_columns(schema, job.options.topic, job.options.formats, job.options.envelope)
+        options = job.options
+        columns = choose_columns(schema, options.topic, options.formats, options.envelope, options.changes)
     except ConfigError as error:
         yield fail("columns", str(error), "docs/quickstart.md")
         return

@@ -156,7 +156,7 @@ class RegistryClient:
             return known[1]
         found = self._ask_or_recall(query, None if known is None else known[1])
         with self._lock:
-            self._known[query] = time.monotonic(), found
+            self._known[query] = time.monotonic(), _not_new(found)
             while len(self._known) > KNOWN_MAX:
                 self._known.pop(next(iter(self._known)))
         return found
@@ -173,7 +173,7 @@ class RegistryClient:
                 raise
             _LOGGER.warning("%s; the schema is the one of an earlier answer: %s", error, before.subject or before.guid)
             return before
-        remember(self._options.url, query, found)
+        remember(self._options.url, query, _not_new(found))
         return found
 
     def _is_fresh(self, since_s: float) -> bool:
@@ -268,6 +268,11 @@ class RegistryClient:
                 REGISTRY_LOGIN,
             )
         return token
+
+
+def _not_new(found: ResolvedSchema) -> ResolvedSchema:
+    """As it will be told from now on."""
+    return replace(found, earlier_version_count=0)
 
 
 def _token_source(options: RegistryOptions) -> Renewed[str] | None:

@@ -468,3 +468,40 @@ def test_an_answer_that_is_too_long_is_not_read() -> None:
 def test_an_answer_without_any_id_is_none() -> None:
     with pytest.raises(RemoteProtocolError, match="without an id"):
         resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))
+
+
+# ---- keys that hold the id -------------------------------------------------------------------------------------------
+
+
+def test_a_write_learns_once_that_its_schema_is_new_beside_earlier_ones(registry: CountedRegistry) -> None:
+    """In the steady state one request, as for a value."""
+    question: dict[str, Any] = {"side": "key", "registers": True, "tells_new": True}
+    later = Schema(AVRO, ONE.text.replace('"name"', '"doc":"d","name"', 1))
+    found = [registry.resolved(schema=schema, **question) for schema in (ONE, ONE, later, later)]
+    assert [each.earlier_version_count for each in found] == [0, 0, 1, 0]
+    assert [each.schema_id for each in found] == [1, 1, 2, 2]
+    look_up = ("POST", f"/subjects/{SUBJECT}")
+    anew = [look_up, ("POST", f"{look_up[1]}/versions"), ("GET", f"{look_up[1]}/versions")]
+    assert registry.asked == [*anew, look_up, *anew, look_up]
+    assert from_text(to_text(found[2])) == found[2]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(200, b"{}"), (200, b"no JSON"), (200, b"[" * 100_000), (404, b"[1, 2]"), (403, b"")]
+)
+def test_a_registry_that_does_not_list_versions_causes_no_warning_and_no_error(status: int, body: bytes) -> None:
+    core = CountedRegistry()
+
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        return RegistryAnswer(SOURCE, status, body) if request.body is None else core.answer(request)
+
+    question = SchemaQuery("key", SUBJECT, ONE, registers=True, tells_new=True)
+    assert resolve_schema(question, answer).earlier_version_count == 0
+
+
+def test_a_user_who_may_register_and_not_read_registers_as_before(registry: CountedRegistry) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        may = request.path.endswith("/versions") and request.body is not None
+        return registry.answer(request) if may else RegistryAnswer(SOURCE, 403, b"")
+
+    assert resolve_schema(SchemaQuery("key", SUBJECT, ONE, registers=True, tells_new=True), answer).schema_id == 1
