@@ -32,6 +32,14 @@ class OnMismatch(Enum):
     SKIP = "skip"
 
 
+# The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
+MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
+
+
+def margin_ms(timeout_ms: int) -> int:
+    return min(MARGIN_MS_MAX, timeout_ms // MARGIN_SHARE)
+
+
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """`transaction_version` of the cluster: 2 if the feature is finalised at 2 or more (KIP-890), else 1."""

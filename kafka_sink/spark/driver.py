@@ -44,6 +44,7 @@ from kafka_sink.commit.session import (
     DriverSession,
     Job,
     OnMismatch,
+    margin_ms,
 )
 from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
 from kafka_sink.errors import CommitAborted, KafkaSinkError, OperationTimeout
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
-# The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
-MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 # A note that begins so does not change from batch to batch.
 ONCE = NOT_TOLD.partition("{")[0]
 # Planning looks at the ledger's topic in its own process, once; a commit at its first batch and every hour. It costs a
@@ -208,10 +207,6 @@ class Driver:
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
-
-
-def margin_ms(timeout_ms: int) -> int:
-    return min(MARGIN_MS_MAX, timeout_ms // MARGIN_SHARE)
 
 
 class FinishedBatch(NamedTuple):

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.commit_step import MORE_TIME
 from kafka_sink.commit.preflight import WHO_ENDED_IT_IN_EXPORT
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import margin_ms
 from kafka_sink.errors import CommitAborted, KafkaSinkError, copy_error
 from kafka_sink.errors.table.commits import WRITE_TOO_LONG
-from kafka_sink.spark.driver import margin_ms
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.write_length import EndedTask, EndedTasks, divide_text, limit_text
 
