@@ -62,6 +62,7 @@ FOCUSES = (
 FETCH_BYTES_MAX = ("57671680", "57671680", "57671680", "1000")
 ROLL_SHARES = (0.0, 0.0, 0.1, 0.5)
 PATIENT_MS = 120_000
+HASTY_MS, HASTY_ROLL_SHARE = 2_000, 0.1
 MANIFESTS_SHARE = 0.25
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
@@ -130,6 +131,9 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     habits = dice["habits"]
     roll_share, fetch_bytes = _answers(dice["segments"], is_patient=patience_ms >= PATIENT_MS)
     options = _options(dice["options"], brokers)
+    if options.transaction_timeout_ms <= HASTY_MS:
+        # One Fetch for each record of a ledger that grows with each try takes as long as such a transaction lives.
+        roll_share = min(roll_share, HASTY_ROLL_SHARE)
     leaderless = _leaderless(dice["leaders"], busy_ms, is_only=is_leaderless, is_long=is_impatient)
     if UNNAMED in breakers:
         kind = UNNAMED
