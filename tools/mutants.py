@@ -32,7 +32,6 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/options",
         "tests/unit/test_options*.py",
         "tests/unit/test_*_options.py",
-        "tests/unit/operate/cli/test_properties.py",
     ),
     "security": (
         "tests/unit/security",

@@ -29,7 +29,7 @@ PATHS = (
     Path("What if my driver dies?", ("docs/faq.md", "exactly-once.md#what-happens-at-a-crash"), "commits the rest"),
     Path("How fast is it with rows of 1 kB?", ("docs/performance.md",), "| 1 kB | **level**"),
     Path("Which Spark?", ("docs/compatibility.md",), "4.0 or newer"),
-    Path("How do my consumers change?", ("docs/exactly-once.md#readers",), "isolation.level=read_committed"),
+    Path("How do my consumers change?", ("docs/readers.md",), "isolation.level=read_committed"),
     Path("How is an export written once?", ("docs/guides/batch.md", "#once-however-often-the-job-runs"), "sink.id"),
     Path("How do I write Avro?", ("docs/schemas.md",), '"value.format", "avro"'),
     Path(
