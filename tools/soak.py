@@ -38,7 +38,7 @@ from kafka_sink.kafka.client.ask import AllBrokers
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse import parse_producer_options
 from tools.demo_rows import Feed, Plan, Tally, table
-from tools.foreign_reader import end_offsets, scan_topic
+from tools.foreign_reader import EndsFollower, scan_topic
 from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster
 from tools.soak_exports import SINK_ID, STOP, TOPICS, TRANSACTION_TIMEOUT_MS
@@ -76,7 +76,7 @@ class ReadersWatch:
     def __init__(self, servers: str) -> None:
         # By topic.
         self.longest_s = dict.fromkeys(HELD_BACK_S_MAX, 0.0)
-        self._servers = servers
+        self._ends = EndsFollower(servers)
         self._since: dict[tuple[str, int], tuple[int, float]] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -96,7 +96,7 @@ class ReadersWatch:
                     self._look(topic)
 
     def _look(self, topic: str) -> None:
-        stable, ends = end_offsets(self._servers, topic, "read_committed"), end_offsets(self._servers, topic)
+        stable, ends = self._ends.end_offsets(topic, "read_committed"), self._ends.end_offsets(topic)
         now_s = time.monotonic()
         for partition, offset in stable.items():
             where = (topic, partition)
@@ -369,11 +369,16 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--kafka", default="4.3.1", help="4.3.1 or 3.9.1")
-    parser.add_argument("--calm", type=float, default=1, help="so many times as long between faults: on a busy machine")
+    parser.add_argument(
+        "--calm",
+        type=float,
+        default=1,
+        help="pauses are so many times as long, and files so many times as small: on a busy machine",
+    )
     parser.add_argument("--logs", type=Path, help="a new folder that gets the logs, and the ends of all writes")
     given = parser.parse_args()
     print(f"seed {given.seed}, Apache Kafka {given.kafka}, {given.minutes:g} minutes", flush=True)
-    plan = Plan(given.minutes * 60, ROWS_PER_FILE, PARTITIONS, FILES_PER_S)
+    plan = Plan(given.minutes * 60, round(ROWS_PER_FILE / given.calm), PARTITIONS, FILES_PER_S)
     try:
         with (
             TemporaryDirectory(prefix="pykafka-sink-soak-") as folder,
