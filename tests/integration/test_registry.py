@@ -354,7 +354,17 @@ def test_a_registry_that_says_nothing_is_given_up(registry: EmbeddedRegistry) ->
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_connecting(scheme: str) -> None:
+def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_connecting(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_s: list[float] = []
+    connect = socket.create_connection
+
+    def noting(address: Any, timeout: float, *rest: Any) -> socket.socket:
+        waits_s.append(timeout)
+        return connect(address, timeout, *rest)
+
+    monkeypatch.setattr(socket, "create_connection", noting)
     with ExitStack() as opened:
         listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port = listener.getsockname()[1]
@@ -365,7 +375,7 @@ def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_co
                 waiting.connect(("127.0.0.1", port))
         limits = {"schema.registry.http.connect.timeout.ms": "200", "schema.registry.http.read.timeout.ms": "3600000"}
         error = refusal(f"{scheme}://127.0.0.1:{port}", limits, {"schema.registry.max.retries": "0"})
-        assert isinstance(error, TransportError)
+        assert isinstance(error, TransportError) and waits_s == [0.2]
 
 
 def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: EmbeddedRegistry) -> None:
