@@ -63,7 +63,11 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/spark/test_spark_formats.py",
         "tests/property/test_schemas_*.py",
     ),
-    "kafka/wire": ("tests/unit/kafka/wire", "tests/property/test_wire_*.py"),
+    "kafka/wire": (
+        "tests/unit/kafka/wire",
+        "tests/property/test_wire_*.py",
+        "tests/property/test_produce_acknowledgements.py",
+    ),
     "telemetry/metrics": (
         "tests/unit/telemetry/metrics",
         "tests/integration/test_metrics.py",
