@@ -170,6 +170,16 @@ def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read
     return _end_offsets(_admin(bootstrap_servers), topic, isolation)
 
 
+class EndsFollower:
+    """The same again and again, with one client."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._admin = _admin(bootstrap_servers)
+
+    def end_offsets(self, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
+        return _end_offsets(self._admin, topic, isolation)
+
+
 def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 60) -> dict[int, int]:
     """Waits until no partition of the topic has an open transaction. Returns the end offset of each."""
     admin = _admin(bootstrap_servers)

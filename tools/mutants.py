@@ -1,11 +1,13 @@
 """Mutation tests: which small changes of the code does no test notice?
 
-    python -m tools.mutants [options kafka/wire ...] [--processes 1] [--again]      (make mutants PLACE=kafka/wire)
+    python -m tools.mutants [options kafka/wire ...] [--processes 1] [--again] [--sample 37]
+                                                                                     (make mutants PLACE=kafka/wire)
 
 mutmut makes the mutants of a folder, runs each in a forked process against the tests that called its function, and
 keeps those that no test kills. It forks after the imports, so mutants of functions that run while modules are imported
 have no effect. Survivors among these get a second trial: a new process, with all tests of the folder. What then remains
 is written to build/mutants/<folder>.txt, with its diff. After new tests, --again tries only those that were left.
+The mutants of a function are numbered. --sample 37 tries those whose number ends with 3 or 7: a fifth.
 
 Only folders whose tests run in the process of pytest: mutmut does not see what another process calls.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +25,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import translate
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -58,11 +62,34 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/spark/test_spark_formats.py",
         "tests/property/test_schemas_*.py",
     ),
-    "kafka/wire": ("tests/unit/kafka/wire", "tests/property/test_wire_*.py"),
+    "kafka/wire": (
+        "tests/unit/kafka/wire",
+        "tests/property/test_wire_*.py",
+        "tests/property/test_produce_acknowledgements.py",
+    ),
+    "telemetry/metrics": (
+        "tests/unit/telemetry/metrics",
+        "tests/integration/test_metrics.py",
+        "tests/integration/test_receivers.py",
+    ),
+    "operate/status": ("tests/unit/operate/status", "tests/integration/test_status.py"),
+    "operate/cli": (
+        "tests/unit/operate/cli",
+        "tests/integration/test_command*.py",
+        "tests/integration/test_completion.py",
+        "tests/integration/test_perf_command.py",
+        "tests/integration/test_readers.py",
+        "tests/integration/test_replay.py",
+        "tests/integration/test_schema_command.py",
+        "tests/integration/test_status.py",
+        "tests/integration/test_watch.py",
+    ),
 }
 NOT_LINKED = frozenset({"build", "dist", "env", "pyproject.toml"})
 SURVIVED, KILLED, NOT_COVERED = 0, 1, (5, 33)
-PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
+# A mutant runs in a process of its own, which would start a broker of its own.
+CHOSEN = ("-p", "no:cacheprovider", "-m", "not slow and not kafka")
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:randomly", *CHOSEN)
 # Prints what is called while modules and tests are imported, in the last line.
 IMPORT = """
 import sys
@@ -102,7 +129,7 @@ def write_settings(ours: str, folder: str, tests: Iterable[str], copied: Iterabl
     entries = {
         "source_paths": [f"kafka_sink/{folder}"],
         "pytest_add_cli_args_test_selection": list(tests),
-        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "pytest_add_cli_args": CHOSEN,
         "also_copy": list(copied),
     }
     # A list of plain strings is the same text in JSON and in TOML.
@@ -110,11 +137,13 @@ def write_settings(ours: str, folder: str, tests: Iterable[str], copied: Iterabl
 
 
 def read_exit_codes(mutated: Path, expected: Iterable[str] = ()) -> dict[str, int]:
-    """What mutmut found, by the name of the mutant, in a file for each module: of all mutants, or of the expected."""
+    """What mutmut found, by the name of the mutant, in a file for each module: of all mutants, or of those whose names
+    fit one of the expected patterns."""
     codes: dict[str, int | None] = {}
     for path in sorted(mutated.rglob("*.meta")):
         codes.update(json.loads(path.read_text())["exit_code_by_key"])
-    found = {name: codes[name] for name in expected or codes}
+    patterns = [re.compile(translate(pattern)) for pattern in expected]
+    found = {name: code for name, code in codes.items() if not patterns or any(each.match(name) for each in patterns)}
     judged = {name: code for name, code in found.items() if code is not None}
     if not judged or len(judged) < len(found):
         raise SystemExit(f"mutmut ended early: it has results of {len(judged)} mutants of {len(found)}")
@@ -160,12 +189,14 @@ def try_again(mutated: Path, survivors: Iterable[str], tests: Sequence[str], pro
         return [name for name, alive in zip(names, threads.map(survives, names), strict=True) if not alive]
 
 
-def judge(folder: str, processes: int, is_again: bool) -> Result:
+def judge(folder: str, processes: int, is_again: bool, sample: str = "") -> Result:
     tests = choose_tests(folder)
     work, results, log = prepare(folder, tests, is_again), BUILD / f"{folder}.json", BUILD / f"{folder}.log"
     # mutmut forgets results when other tests are chosen.
     codes: dict[str, int] = json.loads(results.read_text()) if is_again else {}
     left = [name for name, code in codes.items() if code in (SURVIVED, *NOT_COVERED)]
+    if sample and not is_again:
+        left = [f"*_[{sample}]", f"*_*[0-9][{sample}]"]
     mutmut = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes), *left]
     with log.open("w") as output:
         run = subprocess.run(mutmut, cwd=work, stdout=output, stderr=subprocess.STDOUT)
@@ -191,6 +222,9 @@ def main() -> int:
     parser.add_argument("folders", nargs="*", metavar="folder", help=", ".join(JUDGES))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--again", action="store_true", help="only what was left by the last run")
+    parser.add_argument(
+        "--sample", default="", metavar="DIGITS", help="only mutants whose number ends with one of them"
+    )
     arguments = parser.parse_args()
     unknown = [folder for folder in arguments.folders if folder not in JUDGES]
     if unknown:
@@ -200,7 +234,7 @@ def main() -> int:
     )
     for folder in arguments.folders or JUDGES:
         start = time.monotonic()
-        result = judge(folder, arguments.processes, arguments.again)
+        result = judge(folder, arguments.processes, arguments.again, arguments.sample)
         cells = (result.mutants, result.killed, len(result.survivors), result.not_covered)
         minutes = round((time.monotonic() - start) / 60)
         print(f"| {folder} | {' | '.join(f'{cell:,}' for cell in cells)} | {minutes} |", flush=True)

@@ -4,6 +4,8 @@ Decisions used to be under the sink id alone, and are now under the sink id with
 release has decided and not carried out must be found under the old name, and a live driver of it must be fenced under
 the old name, too. The assumption: Spark keeps the query's id in the checkpoint. With Spark itself:
 tests/spark/test_upgrades.py.
+
+Exports used to have one driver for all labels of a sink, which takes a fence for another process of its own run.
 """
 
 from __future__ import annotations
@@ -20,24 +22,26 @@ from typing import Any
 import pytest
 
 from kafka_sink.kafka.wire.apis import END_TXN
-from tests.chaos.bare_spark import TASKS, Checkpoint
+from tests.chaos.bare_export import BareExport
+from tests.chaos.bare_spark import PARTITIONS, TASKS, problems
 from tests.chaos.bare_stream import BareStream
 from tests.conftest import FIRST_GENERATION, NEWEST
 from tests.support.faults import Harm, of_a_task, of_the_driver
-from tests.support.releases import BEFORE_QUERY_IDS, release_of
+from tests.support.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
-SCRIPT = Path(__file__).parent / "release_before.py"
+OF_A_STREAM = Path(__file__).parent / "release_before.py"
+OF_AN_EXPORT = Path(__file__).parent / "export_before.py"
 BATCHES = 2
 
 
 class ReleaseBefore:
     """A whole application of the earlier release, in its own process group."""
 
-    def __init__(self, package: Path, servers: str, topic: str, checkpoint: Checkpoint) -> None:
+    def __init__(self, package: Path, script: Path, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.release_before", servers, topic, checkpoint.query_id, str(BATCHES)],
+            [sys.executable, "-m", f"tests.chaos.{script.stem}", *arguments],
             cwd=package,
             env={**os.environ, "PYTHONPATH": str(package)},
             stdin=subprocess.PIPE,
@@ -77,14 +81,22 @@ def stream(stream: BareStream) -> BareStream:
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked once: the first application compiles it for all."""
-    folder = release_of(BEFORE_QUERY_IDS, tmp_path_factory.mktemp("release") / "before")
-    (folder / "tests" / "chaos" / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
+    return release_with(OF_A_STREAM, BEFORE_QUERY_IDS, tmp_path_factory)
+
+
+def release_with(script: Path, commit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = release_of(commit, tmp_path_factory.mktemp("release") / "before")
+    (folder / "tests" / "chaos" / script.name).write_bytes(script.read_bytes())
     return folder
 
 
 @pytest.fixture
 def before(stream: BareStream, package: Path) -> Iterator[ReleaseBefore]:
-    release = ReleaseBefore(package, stream.proxy.bootstrap_servers, stream.topic, stream.checkpoint)
+    servers, query_id = stream.proxy.bootstrap_servers, stream.checkpoint.query_id
+    yield from run_until_written(ReleaseBefore(package, OF_A_STREAM, servers, stream.topic, query_id, str(BATCHES)))
+
+
+def run_until_written(release: ReleaseBefore) -> Iterator[ReleaseBefore]:
     try:
         assert release.read_line() == "written"
         yield release
@@ -153,3 +165,51 @@ def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_
     before.send_signal(signal.SIGCONT)
     assert before.read_line().split()[0] in ("failed", "committed")
     check_continued(stream)
+
+
+# ---- exports with labels: the earlier release has one driver for all labels of a sink ----
+
+LABEL = "2026-01-01"
+
+
+@pytest.fixture(scope="module")
+def package_of_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release_with(OF_AN_EXPORT, BEFORE_NAMES, tmp_path_factory)
+
+
+@pytest.fixture
+def export_before(stream: BareStream, package_of_exports: Path) -> Iterator[ReleaseBefore]:
+    """Into the topic of the stream, which does not run itself."""
+    arguments = (stream.proxy.bootstrap_servers, stream.topic, stream.sink_id, LABEL)
+    yield from run_until_written(ReleaseBefore(package_of_exports, OF_AN_EXPORT, *arguments))
+
+
+def export(stream: BareStream, topic: str, label: str) -> None:
+    """By this release."""
+    with BareExport({**stream.settings, "topic": topic, "sink.id": stream.sink_id, "batch.id": label}) as this:
+        this.plan()
+        this.write_tasks()
+        this.commit()
+
+
+@pytest.mark.parametrize(
+    ("kafka", "at"), with_both_versions(["at-the-decision", "after-the-decision", "before-end-2"]), indirect=["kafka"]
+)
+def test_a_driver_of_the_release_before_that_was_frozen_in_the_commit_of_a_label_and_wakes_up_does_no_harm(
+    stream: BareStream, export_before: ReleaseBefore, at: str
+) -> None:
+    """The next day is exported meanwhile, then the same day again, by an application that has been upgraded."""
+    where, nth, harm = KILLS[at]
+    freeze = lambda: export_before.send_signal(signal.SIGSTOP)  # noqa: E731
+    fault = stream.proxy.on(END_TXN, harm, nth=nth, where=where, before=freeze)
+    export_before.begin_commit()
+    assert fault.wait_until_acted()
+    tomorrow = f"{stream.topic}-tomorrow"
+    stream.kafka.create_topic(tomorrow, PARTITIONS)
+    export(stream, tomorrow, "2026-01-02")
+    export(stream, stream.topic, LABEL)
+    export_before.send_signal(signal.SIGCONT)
+    assert export_before.read_line().split()[0] in ("failed", "committed")
+    export(stream, stream.topic, LABEL)
+    stream.check(1)
+    assert problems(stream.kafka.bootstrap_servers, tomorrow, 1) == []

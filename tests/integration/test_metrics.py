@@ -151,8 +151,8 @@ class Export:
         self.writer.abort([message])
 
 
-def served(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+def served(port: int, address: str = "127.0.0.1") -> str:
+    with urllib.request.urlopen(f"http://{address}:{port}/metrics", timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -253,10 +253,10 @@ def is_free(lock: Path) -> bool:
 
 def test_the_port_is_opened_at_the_address_of_the_option_alone(broker: EmbeddedBroker, folder: str) -> None:
     port = free_port()
-    Export(broker, "a", metrics_prometheus_port=str(port), metrics_prometheus_address="127.0.0.1").deliver(["rows"])
-    served(port)
+    Export(broker, "a", metrics_prometheus_port=str(port), metrics_prometheus_address="127.0.0.2").deliver(["rows"])
+    served(port, "127.0.0.2")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port)).close()
+        socket.create_connection(("127.0.0.1", port)).close()
 
 
 def test_an_exporter_that_is_killed_comes_back_with_the_next_planning_and_knows_all(

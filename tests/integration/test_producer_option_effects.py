@@ -20,9 +20,9 @@ def log_after(broker: EmbeddedBroker, topic: str, **options: Any) -> bytes:
     """The bytes of a topic's only partition after these rows."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     broker.create_topic(topic, 1)
-    with Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5_000, **named}) as producer:
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, **named}) as producer:
         for row in ROWS:
-            producer.send(topic, value=row)
+            producer.send(topic, value=row, timestamp_ms=1)  # those of the clock would change the size
     with broker.control() as core:
         log = core.cluster.topics[topic].partitions[0].log
         return log.read(0, 100_000_000, log.end_offset, at_least_one=True)[0]

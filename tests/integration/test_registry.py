@@ -30,6 +30,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.formats.registry.request import by_version
 from kafka_sink.formats.registry.schema import AVRO, ResolvedSchema, Schema
+from kafka_sink.kafka.io import web
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.formats import registry_memory
@@ -354,7 +355,17 @@ def test_a_registry_that_says_nothing_is_given_up(registry: EmbeddedRegistry) ->
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_connecting(scheme: str) -> None:
+def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_connecting(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts_ms: list[tuple[int, int]] = []
+    ask = web.ask
+
+    def noting(*given: Any, **named: Any) -> web.HttpAnswer:
+        timeouts_ms.append(named["timeouts_ms"])
+        return ask(*given, **named)
+
+    monkeypatch.setattr(web, "ask", noting)
     with ExitStack() as opened:
         listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port = listener.getsockname()[1]
@@ -365,7 +376,7 @@ def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_co
                 waiting.connect(("127.0.0.1", port))
         limits = {"schema.registry.http.connect.timeout.ms": "200", "schema.registry.http.read.timeout.ms": "3600000"}
         error = refusal(f"{scheme}://127.0.0.1:{port}", limits, {"schema.registry.max.retries": "0"})
-        assert isinstance(error, TransportError)
+        assert isinstance(error, TransportError) and timeouts_ms == [(200, 3_600_000)]
 
 
 def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: EmbeddedRegistry) -> None:

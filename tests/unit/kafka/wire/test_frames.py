@@ -63,6 +63,12 @@ def test_features_of_the_cluster_are_read_from_tagged_fields() -> None:
     assert {name: body[name] for name in answer} == answer
 
 
+@pytest.mark.parametrize("version", [0, 4])
+def test_a_response_begins_with_its_length(version: int) -> None:
+    frame = encode_response(INIT_PRODUCER_ID, version, 8, {"producer_id": 5})
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+
+
 def test_an_answer_with_a_foreign_correlation_id_is_refused() -> None:
     frame = encode_response(INIT_PRODUCER_ID, 4, 8, {})[4:]
     with pytest.raises(RemoteProtocolError, match="InitProducerId answer v4 has correlation id 8, expected 7"):
