@@ -298,7 +298,8 @@ class Soak:
         log = self._job.log
         if "CommitLost" in log:
             raise SoakFailed(f"the query says that rows are lost:\n{log[-4000:]}")
-        reason = next((each for each in EXPECTED_ENDS if each in log), "something else")
+        unexpected = f"something else (exit code {self._job.process.returncode})"
+        reason = next((each for each in EXPECTED_ENDS if each in log), unexpected)
         self._note(f"query stopped by itself: {reason}")
         (self._folder / f"stopped-{sum(self._faults.values())}.log").write_text(log)
         self._start_again()
