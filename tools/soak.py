@@ -298,25 +298,34 @@ class Soak:
         log = self._job.log
         if "CommitLost" in log:
             raise SoakFailed(f"the query says that rows are lost:\n{log[-4000:]}")
-        reason = next((each for each in EXPECTED_ENDS if each in log), "something else")
+        unexpected = f"something else (exit code {self._job.process.returncode})"
+        reason = next((each for each in EXPECTED_ENDS if each in log), unexpected)
         self._note(f"query stopped by itself: {reason}")
         (self._folder / f"stopped-{sum(self._faults.values())}.log").write_text(log)
         self._start_again()
 
     def _come_to_the_end(self) -> None:
+        """Waits as long as batches are committed: on a busy machine many files may be left."""
         self._say("the input has ended; all processes are restored")
-        deadline_s = time.monotonic() + END_PATIENCE_S
+        deadline_s, newest = time.monotonic() + END_PATIENCE_S, -1
         self._heal_what_is_due(is_everything=True)
         self._kafka.heal()
         while self._job.is_running or self._job.process.returncode != 0:
             self._heal_what_is_due(is_everything=True)
             if not self._job.is_running:
                 self._restart_if_ended()
+            if self._newest_batch() > newest:
+                deadline_s, newest = time.monotonic() + END_PATIENCE_S, self._newest_batch()
             if time.monotonic() > deadline_s:
                 raise SoakFailed(
-                    f"the query did not complete {END_PATIENCE_S} s after its input:\n{self._job.log[-4000:]}"
+                    f"the query has committed nothing for {END_PATIENCE_S} s after its input:\n{self._job.log[-4000:]}"
                 )
             time.sleep(0.2)
+
+    def _newest_batch(self) -> int:
+        commits = self._folder / "checkpoint" / "commits"
+        names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     # ---- the verdict -----------------------------------------------------------------------------------------------
 

@@ -136,6 +136,16 @@ def test_tagged_fields_are_written_in_order_and_only_if_not_default() -> None:
     assert decoded["hint"] == "hi" and decoded["leader"] == {"id": -1, "epoch": 9} and decoded["features"] == []
 
 
+def test_unknown_tagged_fields_of_rows_with_a_fixed_size_are_skipped() -> None:
+    """Rows without tagged fields are read at once, these one after the other."""
+    rows = compile_fields(parse_fields(["offsets: []struct", "    index: int32"]), 0, True)
+    plain, tagged = b"\0\0\0\x07" + b"\0", b"\0\0\0\x08" + b"\x01\x05\x02hi"
+    for elements in ((plain, plain), (tagged, plain), (plain, tagged)):
+        data = bytes([len(elements) + 1]) + b"".join(elements) + b"\0"
+        expected = [{"index": element[3]} for element in elements]
+        assert rows.read(data, 0) == ({"offsets": expected}, len(data))
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     plain = encode(3, {})
     assert decode(3, plain[:-1] + b"\x02\x01\x02ab\xff\xff\x03\x00") == decode(3, plain)
