@@ -95,7 +95,9 @@ class Feed:
         }  # fmt: skip
         self._planned = plan_query(settings, SCHEMA)
         assert self._planned.sink_id is not None
-        self._sink_id = sink_id_of_query(self._planned.sink_id, "q")
+        # Queries of other tests are in the same ledger.
+        self._query_id = topic
+        self._sink_id = sink_id_of_query(self._planned.sink_id, topic)
         self._dice = dice
         self._attempts = self._starts = 0
         self.crashes = {"task": 0, "before commit": 0, "after commit": 0}
@@ -110,7 +112,12 @@ class Feed:
                 self._restart("before commit")
                 continue
             batch = FinishedBatch(
-                self._planned.options, self._planned.sink_id, BatchKey("q", batch_id), run, receipts, is_only_sink=True
+                self._planned.options,
+                self._planned.sink_id,
+                BatchKey(self._query_id, batch_id),
+                run,
+                receipts,
+                is_only_sink=True,
             )
             assert commit_batch(batch) in (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
             if fate > 0.4:
@@ -126,7 +133,7 @@ class Feed:
         own = [change for change in changes if int(change["key"]) % TASKS == task]
         while True:
             self._attempts += 1
-            place = TaskPlace(BatchKey("q", batch_id), run, task, self._attempts, self._sink_id)
+            place = TaskPlace(BatchKey(self._query_id, batch_id), run, task, self._attempts, self._sink_id)
             dies_after = self._dice.randrange(len(own) + 1) if own and self._dice.random() < 0.2 else None
             try:
                 return write_task(self._planned.options, self._planned.columns, arrow_batches(own, dies_after), place)

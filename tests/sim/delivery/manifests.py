@@ -1,4 +1,4 @@
-"""I16: each batch that a sink has reported as delivered has one manifest, and what that says is what readers find."""
+"""I22: each batch that a sink has reported as delivered has one manifest, and what that says is what readers find."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_manifests(core: BrokerCluster, books: Books, in_doubt: Collection[int]
     for batch in books.batches:
         is_one_of_a_kind = batch.key.is_named and len(books.generations(batch.key)) == 1
         if is_one_of_a_kind and batch.must_be_there and len(of_key[batch.key]) != 1:
-            raise Violation("I16", f"{batch} was delivered and has {len(of_key[batch.key])} manifests")
+            raise Violation("I22", f"{batch} was delivered and has {len(of_key[batch.key])} manifests")
 
 
 def visible_manifests(core: BrokerCluster) -> Iterator[dict[str, Any]]:
@@ -54,9 +54,9 @@ def _check_against_ledger(core: BrokerCluster, found: list[dict[str, Any]], lost
     )
     told = Counter((BatchKey(one["query"], one["batch"]), one["run"]) for one in found if one["query"] or one["batch"])
     if closed - told:
-        raise Violation("I16", f"closed without a manifest: {list(closed - told)}")
+        raise Violation("I22", f"closed without a manifest: {list(closed - told)}")
     if twice := [named for named, count in told.items() if count > 1]:
-        raise Violation("I16", f"more than one manifest: {twice}")
+        raise Violation("I22", f"more than one manifest: {twice}")
 
 
 def _visible_ranges(core: BrokerCluster, books: Books) -> dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]]:
@@ -89,4 +89,4 @@ def _check_ranges(
     if manifest.get("accepted") or is_in_doubt or any(-1 in (first, last) for first, last, _ in told.values()):
         return  # rows are missing, or a broker did not say where they are
     if told != {where: (min(offsets), max(offsets), len(offsets)) for where, offsets in seen.items()}:
-        raise Violation("I16", f"the manifest of {key} says {told}, and readers find {dict(seen)}")
+        raise Violation("I22", f"the manifest of {key} says {told}, and readers find {dict(seen)}")
