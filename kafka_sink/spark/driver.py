@@ -107,7 +107,7 @@ class Driver:
         self._manifest_partition: int | None = None
 
     def commit(
-        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], schemas: Mapping[str, int]
+        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], schemas: Mapping[str, int] = NO_SCHEMAS
     ) -> CommitResult:
         try:
             self._look_ahead(client, receipts)

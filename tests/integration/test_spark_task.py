@@ -368,3 +368,15 @@ def test_columns_that_are_not_written_and_options_without_effect_are_told_once_f
         "includeHeaders has no effect: a column headers is written whenever there is one",
         "columns that are not written: Key, offset (written are value, key, topic, partition, headers, timestamp)",
     ]
+
+
+def test_large_arrow_batches_are_told_once_with_the_setting_that_makes_them_small(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    small, large = ["x" * 10_000], ["x" * 10_000] * 3_300
+    batches = [rows(*({"value": each, "topic": "rows"} for each in values)) for values in (small, large)]
+    write(broker, [batches[0]])
+    assert "maxBytesPerBatch" not in caplog.text
+    for _ in range(2):
+        write(broker, [batches[1]])
+    assert caplog.text.count("spark.sql.execution.arrow.maxBytesPerBatch=4m") == 1
