@@ -41,10 +41,11 @@ PATIENCE_S = 900
 
 
 def slow_rows(spark: SparkSession, tasks: int, rows_per_task: int, pause_ms: int) -> DataFrame:
-    """With Arrow batches of one row each row arrives when it is due."""
+    """With Arrow batches of one row, and rows that fill the pipe to the task, each row arrives when it is due."""
     pause = F.expr(f"java_method('java.lang.Thread', 'sleep', {pause_ms}L)")
     rows = spark.range(0, tasks * rows_per_task, 1, tasks).withColumn("pause", pause)
-    return rows.selectExpr("CAST(id AS STRING) AS key", "IF(pause IS NULL, CAST(id AS STRING), '') AS value")
+    value = f"rpad(concat(id, coalesce(pause, '')), {ROW_BYTES}, ' ')"
+    return rows.selectExpr("CAST(id AS STRING) AS key", f"{value} AS value")
 
 
 @pytest.fixture
