@@ -362,7 +362,7 @@ def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(sh
         said = status(shell, sink, *words)
         assert said.exit_code == 2 and "the brokers do not tell how much time is left" in said.out
         assert "not every open transaction was described: " in said.out
-        assert "client.properties stands for a file with sasl.username, sasl.password" in said.out
+        assert "client.properties stands for a file with kafka.sasl.username, kafka.sasl.password" in said.out
 
 
 # ---- recover --all ---------------------------------------------------------------------------------------------------
