@@ -58,6 +58,13 @@ def predict_ms(open_ms: float, quickest_ms: float, stage: StageTasks) -> float:
     return open_ms + turns * quickest_ms
 
 
+def _accumulator(context: Any) -> Any:
+    """None where a platform does not allow it: without it a write goes on as well."""
+    with suppress(Exception):
+        return context.accumulator([], EndedTasks())
+    return None
+
+
 class WriteWatch:
     """A context manager around the tasks of a write. `ended`: for the tasks; None where nothing can be known."""
 
@@ -65,7 +72,7 @@ class WriteWatch:
         self._timeout_ms = timeout_ms
         self._allowed_ms = allowed_ms(timeout_ms)
         self._context = None if is_of_connect(session) else session.sparkContext
-        self.ended = None if self._context is None else self._context.accumulator([], EndedTasks())
+        self.ended = None if self._context is None else _accumulator(self._context)
         # At the end of the tasks, of the oldest transaction; None: not known.
         self.open_ms: float | None = None
         self._is_over = threading.Event()
