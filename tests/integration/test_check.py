@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shlex
 import socket
 import subprocess
 import sys
@@ -527,3 +528,17 @@ LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "
 def of_sink(producer: Mapping[str, Any], topic: str) -> dict[str, str]:
     named = {f"kafka.{name}": str(value) for name, value in producer.items()}
     return {**named, "topic": topic, "sink.id": topic[-60:], "ledger.topic": f"ledger-{topic[-60:]}"}
+
+
+def test_a_topic_of_manifests_that_is_missing_is_made_by_the_command_of_its_line(place: Planting, shell: Shell) -> None:
+    kafka = place.broker(properties={"auto.create.topics.enable": "false"})
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": TOPIC, "sink.id": SINK_ID}
+    options |= {"ledger.topic": LEDGER, "manifest.topic": "told"}
+    (line,) = [each for each in kafka_sink.check(options, place.schema, timeout_s=AMPLE_S) if "told" in each.text]
+    assert (line.name, line.verdict, line.text) == (
+        "topic", FAIL, "manifest.topic=told is not there: no batch can be planned",
+    )  # fmt: skip
+    _, command, *_ = (line.advice or "").split("`")
+    assert shell(*shlex.split(command)[1:], "--yes").exit_code == 0
+    again = kafka_sink.check(options, place.schema, timeout_s=AMPLE_S)
+    assert not [each for each in again if "told" in each.text and each.verdict != OK]

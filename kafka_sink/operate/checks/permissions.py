@@ -43,6 +43,8 @@ def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     wanted = [(topic, (WRITE, READ) if is_exactly_once else (WRITE,)) for topic in job.topics]
     if is_exactly_once:
         wanted.append((job.options.ledger_topic, (WRITE, READ)))
+        if job.options.manifest_topic is not None:
+            wanted.append((job.options.manifest_topic, (WRITE,)))
     for topic, operations in wanted:
         yield from _on_topic(client, topic, operations, tools_for(job.options.producer))
 

@@ -44,6 +44,11 @@ def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield _topics_of_rows(job, client)
     for topic in job.topics:
         yield from topic_findings(job, client, topic)
+    manifests = job.options.manifest_topic
+    if manifests is not None and job.is_exactly_once(client) and topic_state(client, manifests, []) is None:
+        commands = settings_of(job, client).commands
+        advice = f"`{commands.create_topic(manifests)}`{commands.hint}"
+        yield fail("topic", f"manifest.topic={manifests} is not there: no batch can be planned", advice)
 
 
 def _topics_of_rows(job: CheckedJob, client: Client) -> ProbeResult:
@@ -140,8 +145,10 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
             yield ok("topic", f"{topic} is not there; topic.create=true makes it, and the brokers agree")
         else:
             text = f"{topic} is not there, and cannot be made: {trouble}"
-            advice = f"set topic.replication.factor to at most {len(live_brokers(client))}, the number of brokers, and "
-            advice = f"look at the other options topic.*; or grant Create on topic {topic}"
+            advice = (
+                f"set topic.replication.factor to at most {len(live_brokers(client))}, the number of brokers; look "
+            )
+            advice += f"at the other options topic.*; or grant Create on topic {topic}"
             yield fail("topic", text, advice)
         return
     commands = settings_of(job, client).commands
