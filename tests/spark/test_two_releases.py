@@ -1,4 +1,5 @@
-"""Two releases of the package in one application: refused before a row is written, with both versions and folders."""
+"""Two releases of the package in one application: refused before a row is written, with both versions and folders. The
+check names the host before."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 frame = spark.range(4).selectExpr("cast(id as string) as value")
 options = {"kafka.bootstrap.servers": sys.argv[1], "topic": "t"}
+import kafka_sink
+print(kafka_sink.check(options, frame.schema, timeout_s=30, probe_workers=True))
 frame.write.format("pykafka-sink").options(**options).mode("append").save()
 """
 
@@ -50,3 +53,8 @@ def test_tasks_with_another_release_than_the_driver_write_nothing(spark_cluster:
         )
         assert re.search(rf"PKS-1110.*planned by pykafka-sink {ours}, and this process has pykafka-sink {theirs}", said)
         assert broker.records("t") == []
+        # As the check had said.
+        (line,) = [each for each in job.output.splitlines() if re.match(r"\S+ +workers ", each)]
+        assert re.search(
+            rf"has pykafka-sink 0\.1\.0 from \S*other\.zip\S*, and this process {re.escape(VERSION)}", line
+        )
