@@ -10,7 +10,6 @@ from dataclasses import replace
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
-from kafka_sink.commit.admin.manifests import check_manifest_topic
 from kafka_sink.commit.admin.marks import remove_marks
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.receipt import BatchKey
@@ -97,6 +96,8 @@ def check_cluster(
     if not options.is_exactly_once:
         return options, support
     if options.manifest_topic is not None:
+        from kafka_sink.commit.admin.manifests import check_manifest_topic  # most writes have none
+
         check_manifest_topic(client, options.manifest_topic)
     limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
     timeout_ms = _timeout_ms(options, limits)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import without_kafka
 from tests.spark.conftest import require_java
 from tests.support.change_events import rebuild_from_events, rebuild_from_rows, versions_per_key
 from tools.compat import spark_python
@@ -85,7 +86,7 @@ def job(kafka_4: KafkaCluster, tmp_path: Path, topic_name: str) -> DeltaJob:
     try:
         return DeltaJob(kafka_4, tmp_path, f"{topic_name[-30:].lstrip('-')}-")
     except KafkaUnavailable as error:
-        pytest.skip(str(error))
+        without_kafka(str(error))
 
 
 @pytest.mark.slow

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.commit.admin.client import Client, topic_query, topic_row
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.topic_reader import PartitionReader
+from kafka_sink.commit.admin.topics import NOT_TOLD, WRITE, metadata_of
 from kafka_sink.commit.manifest import FORMAT_VERSION
 from kafka_sink.commit.receipt import BatchId, WrittenPartition
 from kafka_sink.errors import AuthorizationError, ConfigError
-from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.options.parse_sink import parse_sink_options
 
-# The bit of Write among a topic's authorized operations, and the number that means that they were not told.
-_WRITE, _NOT_TOLD = 4, -(2**31)
 _LOOK_AGAIN_S = 0.2
 # Of Spark's own source.
 _EARLIEST, _LATEST = -2, -1
@@ -26,9 +24,8 @@ _EARLIEST, _LATEST = -2, -1
 def check_manifest_topic(client: Client, topic: str) -> None:
     """A manifest that cannot be written is noticed when its batch is decided already: look before any task runs."""
     client.describe_topic(topic)
-    body = {**topic_query(topic), "include_topic_authorized_operations": True}
-    allowed = topic_row(METADATA, client.ask_metadata(body), topic)["topic_authorized_operations"]
-    if allowed != _NOT_TOLD and not allowed >> _WRITE & 1:
+    allowed = metadata_of(client, topic)["topic_authorized_operations"]
+    if allowed != NOT_TOLD and not allowed >> WRITE & 1:
         raise AuthorizationError(
             f"manifest.topic={topic}: the principal may not write there, and no batch could be closed. It needs Write "
             "on this topic"

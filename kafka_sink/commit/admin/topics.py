@@ -26,6 +26,9 @@ UNSETTLED = (5, 9)
 LOOK_AGAIN_MS = 20
 # Refused because of the request, not because of the brokers' state.
 INVALID = frozenset({37, 38, 40, 44})
+# Kafka's AclOperation codes, bit positions of a topic's authorized operations; and the number for operations not told.
+READ, WRITE = 3, 4
+NOT_TOLD = -(1 << 31)
 
 
 class TopicState(NamedTuple):
@@ -117,3 +120,9 @@ def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
 
 def _is_led(row: Mapping[str, Any]) -> bool:
     return not row["error_code"] and all(each["leader_id"] != -1 for each in row["partitions"])
+
+
+def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
+    """Includes the client's authorized operations."""
+    body = {**topic_query(topic), "include_topic_authorized_operations": True}
+    return topic_row(METADATA, client.ask_metadata(body), topic)

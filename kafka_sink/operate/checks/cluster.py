@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, UNCLEAN
-from kafka_sink.commit.admin.topics import topic_state
+from kafka_sink.commit.admin.topics import metadata_of, topic_state
 from kafka_sink.errors import AuthorizationError
 from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
@@ -27,7 +27,6 @@ from kafka_sink.operate.checks.replicas import (
     lone_findings,
     there_are,
 )
-from kafka_sink.operate.checks.topics import metadata_of
 
 TRANSACTION_LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
 LOG_REPLICAS, LOG_IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import CLUSTER_AUTHORIZATION_FAILED
+from kafka_sink.commit.admin.topics import NOT_TOLD, READ, WRITE, metadata_of
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
@@ -20,11 +21,7 @@ from kafka_sink.kafka.wire.codes import code
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import KafkaTools, tools_for
-from kafka_sink.operate.checks.topics import metadata_of
 
-# Kafka's AclOperation codes, which are bit positions here.
-READ, WRITE = 3, 4
-NOT_TOLD = -(1 << 31)
 ID_AUTHORIZATION_FAILED = 53
 # The coordinator does not know the id, so nothing was done.
 NOT_KNOWN = (48, 49, 105)

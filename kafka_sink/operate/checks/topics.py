@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
 
-from kafka_sink.commit.admin.client import Client, new_topic_row, topic_query, topic_row
+from kafka_sink.commit.admin.client import Client, new_topic_row
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, UNCLEAN
 from kafka_sink.commit.admin.topics import TopicState, differences, topic_state
@@ -15,7 +14,7 @@ from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.client.outcome import describe
-from kafka_sink.kafka.wire.apis import CREATE_TOPICS, METADATA
+from kafka_sink.kafka.wire.apis import CREATE_TOPICS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for
@@ -193,9 +192,3 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
     except KafkaSinkError as error:
         return str(error)
     return describe(answer["error_code"], answer["error_message"]) if answer["error_code"] else None
-
-
-def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
-    """Includes the client's authorized operations."""
-    body = {**topic_query(topic), "include_topic_authorized_operations": True}
-    return topic_row(METADATA, client.ask_metadata(body), topic)
