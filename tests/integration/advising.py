@@ -257,9 +257,9 @@ def enter(command: str) -> Done:
     return Done(words, code, output.getvalue(), errors.getvalue())
 
 
-def checked(sink: Sink, *names: str) -> str:
+def checked(sink: Sink, *names: str, **more: str) -> str:
     named = {"kafka.bootstrap.servers": sink.servers, "ledger.topic": sink.ledger_topic, "sink.id": sink.sink_id}
-    report = kafka_sink.check({**named, "topic": sink.topic}, timeout_s=20)
+    report = kafka_sink.check({**named, "topic": sink.topic, **more}, timeout_s=20)
     return "\n".join(f"{each.text}: {each.advice}" for each in report if each.name in (names or ("decisions", "ids")))
 
 
@@ -519,6 +519,15 @@ def topic_is_there(sink: Sink, done: Done) -> None:
     assert "topic.create" not in checked(replace(sink, topic=f"{sink.topic}-2"), "topic")
 
 
+def manifests_of(sink: Sink) -> dict[str, str]:
+    return {"manifest.topic": f"{sink.topic}-manifests"}
+
+
+def manifest_topic_is_there(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0, done
+    assert "manifest.topic" not in checked(sink, "topic", **manifests_of(sink))
+
+
 def one_is_left(sink: Sink, done: Done) -> None:
     assert done.returncode == 0 and "was set aside" in done.stdout, done
     assert enter(sink.command("resolve --set-aside")).returncode == 0
@@ -625,6 +634,8 @@ CASES = (
          {"recover": rows_are_visible, **CHOICE}),
     Case("no topic, shown by check", "topics._missing",
          lambda sink: checked(replace(sink, topic=f"{sink.topic}-2"), "topic"), {"topic": topic_is_there}),
+    Case("no topic for manifests, shown by check", "topics._no_manifest_topic",
+         lambda sink: checked(sink, "topic", **manifests_of(sink)), {"topic": manifest_topic_is_there}),
     Case("open, shown by status", "findings._judge_open", status_says(open_in_time, "open"),
          {"recover": rows_are_visible}),
     Case("overdue, shown by status", "findings._judge_open", status_says(overdue, "overdue"),

@@ -239,7 +239,8 @@ def test_a_transaction_goes_on_through_new_sessions(
     # After a pause of the machine the session may end before it is renewed, and the broker closes the connection;
     # otherwise it is renewed twice.
     assert any("new session with" in text for text in told)
-    assert not [text for text in told if "refused" in text]
+    # Other tests' credentials are renewed in this process, too, as long as something refers to them.
+    assert not [text for text in told if topic in text and "refused" in text]
 
 
 def test_a_session_that_ended_while_nobody_wrote_is_renewed_before_the_next_record(

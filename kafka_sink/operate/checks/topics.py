@@ -45,9 +45,13 @@ def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield from topic_findings(job, client, topic)
     manifests = job.options.manifest_topic
     if manifests is not None and job.is_exactly_once(client) and topic_state(client, manifests, []) is None:
-        commands = settings_of(job, client).commands
-        advice = f"`{commands.create_topic(manifests)}`{commands.hint}"
-        yield fail("topic", f"manifest.topic={manifests} is not there: no batch can be planned", advice)
+        yield _no_manifest_topic(job, client, manifests)
+
+
+def _no_manifest_topic(job: CheckedJob, client: Client, topic: str) -> ProbeResult:
+    commands = settings_of(job, client).commands
+    advice = f"`{commands.create_topic(topic)}`{commands.hint}"
+    return fail("topic", f"manifest.topic={topic} is not there: no batch can be planned", advice)
 
 
 def _topics_of_rows(job: CheckedJob, client: Client) -> ProbeResult:
