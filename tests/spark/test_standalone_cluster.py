@@ -74,7 +74,10 @@ def test_only_processes_of_the_cluster_can_be_killed(spark_cluster: SparkCluster
 
 def marked_process(folder: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, kafka_watchdog.MARK: str(folder)}
-    return subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
+    marked = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
+    # Linux tells the parent that the program was replaced a moment before /proc shows the new environment.
+    wait_until(lambda: marked.pid in kafka_watchdog.processes_marked(str(folder)), "the mark is shown")
+    return marked
 
 
 def test_a_closed_cluster_leaves_no_process_and_no_folder() -> None:
