@@ -39,6 +39,7 @@ from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
 from kafka_sink.spark.query_batch import RUNS, QueryBatch, new_run, properties_of_thread, query_of_batch
 from kafka_sink.spark.same_version import SameVersion
+from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
 from kafka_sink.spark.write_watch import WriteWatch
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kafka_sink.spark.driver import FinishedBatch
 
 QUERY_ID_OPTION = "query.id"
+ARROW_BYTES, ARROW_BYTES_GOOD = "spark.sql.execution.arrow.maxBytesPerBatch", "4m"
 # An object: Spark would parse a text anew for each batch.
 _SCHEMA = StructType().add(RESULT, BinaryType())
 # Spark recognises the end of a stopped query by this text in the error of the function. PySpark 3 asks for the end of a
@@ -111,11 +113,22 @@ class ForeachBatch(SameVersion):
         self._settings = dict(settings)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        limit_arrow_batches(frame)
         with explain_stop(frame), explain_here():
             _write_batch(frame, batch_id, self._settings, is_only_sink=True)
 
     def __repr__(self) -> str:
         return f"<kafka_sink.foreach_batch to {self._settings.get('topic', 'the topics of the rows')}>"
+
+
+def limit_arrow_batches(frame: DataFrame) -> None:
+    """Spark's default of 10,000 rows is slow if these are large (docs/performance.md). The frames of a query belong to
+    a session of their own, in which nothing else runs; over Connect they may belong to the user's."""
+    spark = frame.sparkSession
+    if is_of_connect(spark) or spark.conf.get(ARROW_BYTES, None) is not None:
+        return
+    if spark.conf.isModifiable(ARROW_BYTES):  # before PySpark 4.1 there is no such setting
+        spark.conf.set(ARROW_BYTES, ARROW_BYTES_GOOD)
 
 
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:

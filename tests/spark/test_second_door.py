@@ -176,6 +176,30 @@ def test_a_repeated_batch_is_skipped_and_a_new_checkpoint_is_not(
     assert values(kafka_4, topic_name) == sorted([b"a", b"b", b"c", b"d"] * 2)
 
 
+def test_arrow_batches_of_a_query_are_limited_unless_the_user_has_said_how(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    kafka_function = kafka_sink.foreach_batch(options(kafka_4, topic_name, sink_id=topic_name[-60:].lstrip("-")))
+    name, found = "spark.sql.execution.arrow.maxBytesPerBatch", []
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        kafka_function(frame, batch_id)
+        found.append(frame.sparkSession.conf.get(name, None))
+
+    before = spark.conf.get(name, None)
+    folder.add("a")
+    run(folder.read(), write, checkpoint)
+    assert spark.conf.get(name, None) == before, "the session of the user is left alone"
+    spark.conf.set(name, "1m")
+    folder.add("b")
+    try:
+        run(folder.read(), write, checkpoint)
+    finally:
+        spark.conf.unset(name)
+    assert found == [before or "4m", "1m"]
+
+
 def test_update_and_complete_mode(kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str) -> None:
     writable_topic(kafka_4, topic_name)
     counted = folder.read().groupBy("value").count().selectExpr("value AS key", "CAST(count AS STRING) AS value")
