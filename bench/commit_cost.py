@@ -1,11 +1,12 @@
 """What exactly-once costs a micro-batch: `python -m bench.commit_cost [--batches N] [--rounds N] [--tasks N ...]
-[--sinks NAME ...] [--warm-up N] [--quick]`.
+[--sinks NAME ...] [--quick]`.
 
 The same stream of a thousand rows per micro-batch runs at full speed into our sink with both guarantees and through its
 second door, into Spark's own sink and into a null sink that discards its rows. The rows are few, so the time is the
 fixed cost of a micro-batch. The null sink runs twice, the second time with our setting of PySpark's garbage collection
-between tasks (process_memory.py). Sinks alternate from round to round. The first round, of `--warm-up` micro-batches,
-and the first micro-batches of each query are not counted. Times are Spark's own, from the progress of the query:
+between tasks (process_memory.py). Sinks alternate from round to round. Rounds are not counted until the compilers of
+the JVMs are quiet: before that they take two fifths of two cores, which says nothing about a stream that runs for days.
+Neither are the first micro-batches of each query. Times are Spark's own, from the progress of the query:
 `triggerExecution` of the whole micro-batch.
 """
 
@@ -64,18 +65,23 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
 
 
 def measure(
-    arena: Arena, sinks: Sequence[str], task_counts: Sequence[int], rounds: int, count: int, warm_up: int
-) -> Times:
+    arena: Arena, sinks: Sequence[str], task_counts: Sequence[int], rounds: int, count: int
+) -> tuple[Times, str]:
+    """Also returns how warm it was."""
     times: Times = {(tasks, sink): [] for tasks in task_counts for sink in sinks}
-    for sink in sinks:  # in a new JVM the first ones would be slower
-        micro_batches(arena, sink, task_counts[0], warm_up)
+
+    def run_each() -> None:
+        for sink in sinks:
+            micro_batches(arena, sink, task_counts[0], count)
+
+    warm_up = arena.warm_up(run_each)
     for tasks in task_counts:
         for number in range(rounds):
             for sink in sinks:
                 found = micro_batches(arena, sink, tasks, count)
                 times[tasks, sink] += found
                 print(f"{number + 1}/{rounds} {tasks:3} tasks  {sink:20} {median(found):6.0f} ms", flush=True)
-    return times
+    return times, warm_up
 
 
 def markdown(times: Times, about: Mapping[str, str]) -> str:
@@ -109,13 +115,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, nargs="+", default=[2, 16, 64])
     parser.add_argument("--sinks", nargs="+", choices=SINKS, default=list(SINKS))
-    parser.add_argument("--warm-up", type=int, default=60)
     parser.add_argument("--quick", action="store_true", help="2 rounds of 10 micro-batches, to build/bench/")
     options = parser.parse_args()
     rounds, count = (2, 10) if options.quick else (options.rounds, options.batches)
     with open_arena() as arena:
-        times = measure(arena, options.sinks, options.tasks, rounds, count, options.warm_up)
-    about = {"micro-batches": f"{rounds} x {count} each, alternating", **machine()}
+        times, warm_up = measure(arena, options.sinks, options.tasks, rounds, count)
+    about = {"micro-batches": f"{rounds} x {count} each, alternating", "warm-up": warm_up, **machine()}
     runs = [{"tasks": tasks, "sink": sink, "ms": found} for (tasks, sink), found in times.items()]
     figures = {"about": about, "runs": runs}
     publish(

@@ -23,15 +23,17 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.chart import curves
 from bench.report import PAGES, conditions, machine, publish
 from bench.spark_arena import Arena, open_arena
-from kafka_sink import Producer
+from kafka_sink import Producer, foreach_batch
 from tools.foreign_reader import end_offsets
 
 PARTITIONS = 4
 TICK_S = 0.01
 ROW_BYTES, STAMP_DIGITS = 100, 13
 WARM_UP_S = 8.0
+# `foreach_batch` has no format.
 SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "ours, exactly once": ("pykafka-sink", {}),
+    "second door": ("", {}),
     "ours, at least once": ("pykafka-sink", {"delivery.guarantee": "at-least-once"}),
     "Spark's own sink": ("kafka", {}),
 }
@@ -80,8 +82,11 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
     frame = rows.option("subscribe", source).option("startingOffsets", "earliest").load().select("value")
     format_name, options = SINKS[sink]
     with tempfile.TemporaryDirectory() as checkpoint:
-        writer = frame.writeStream.format(format_name).options(**options).option("kafka.bootstrap.servers", servers)
-        query = writer.option("topic", target).option("checkpointLocation", checkpoint).start()
+        given = {**options, "kafka.bootstrap.servers": servers, "topic": target, "checkpointLocation": checkpoint}
+        writer = frame.writeStream.option("checkpointLocation", checkpoint)
+        query = (
+            writer.format(format_name).options(**given) if format_name else writer.foreachBatch(foreach_batch(given))
+        ).start()
         # Rows created while Spark starts would be a backlog.
         while query.lastProgress is None and query.exception() is None:
             time.sleep(0.1)
@@ -109,15 +114,20 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
     return ages
 
 
-def measure(arena: Arena, rates: Sequence[int], seconds: float) -> Ages:
+def measure(arena: Arena, rates: Sequence[int], seconds: float) -> tuple[Ages, str]:
+    """Also returns how warm it was."""
     found: Ages = {}
-    for sink in SINKS:  # warm-up: in a new JVM the first sinks would be twice as slow
-        ages_of(arena, sink, rates[0], seconds)
+
+    def run_each() -> None:
+        for sink in SINKS:
+            ages_of(arena, sink, rates[len(rates) // 2], seconds)
+
+    warm_up = arena.warm_up(run_each)
     for rows_per_s in rates:
         for sink in SINKS:
             ages = found[rows_per_s, sink] = ages_of(arena, sink, rows_per_s, seconds)
             print(f"{rows_per_s:8,} rows/s  {sink:20} {_three(ages)} ms (p50, p95, p99)", flush=True)
-    return found
+    return found, warm_up
 
 
 def markdown(found: Ages, about: Mapping[str, str]) -> str:
@@ -150,8 +160,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15)
     options = parser.parse_args()
     with open_arena() as arena:
-        found = measure(arena, options.rates, options.seconds)
-    about = {"measured for": f"{options.seconds:g} s each, after {WARM_UP_S:g} s", **machine()}
+        found, warm_up = measure(arena, options.rates, options.seconds)
+    about = {"measured for": f"{options.seconds:g} s each, after {WARM_UP_S:g} s", "warm-up": warm_up, **machine()}
     runs = [{"rows_per_s": rate, "sink": sink, "percentiles": ages} for (rate, sink), ages in found.items()]
     publish("latency", markdown(found, about), {"about": about, "shares": SHARES, "runs": runs})
     (PAGES / "latency.svg").write_text(chart(found))

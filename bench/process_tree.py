@@ -48,6 +48,22 @@ def resident_bytes(pid: int) -> int:
     return _status_bytes(pid, "VmRSS:")
 
 
+def compiler_ticks(pid: int) -> dict[str, int]:
+    """CPU time so far of each living thread in which a JVM compiles code."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            if (thread / "comm").read_text().startswith(("C1 Compiler", "C2 Compiler")):
+                fields = (thread / "stat").read_text().rpartition(")")[2].split()
+                found[thread.name] = int(fields[11]) + int(fields[12])
+    return found
+
+
+def compiler_seconds_since(before: dict[str, int], now: dict[str, int]) -> float:
+    """A JVM ends idle compiler threads; what these did last is not counted."""
+    return sum(ticks - before.get(thread, 0) for thread, ticks in now.items()) / _TICKS_PER_SECOND
+
+
 def _tree(root: int) -> Iterator[tuple[int, int]]:
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from pyspark.sql import SparkSession
 
 from bench.contest import BROKER_JVM, BROKER_PROPERTIES
-from bench.process_tree import cpu_seconds
+from bench.process_tree import compiler_seconds_since, compiler_ticks, cpu_seconds
 from bench.spark_peers import FrozenNullSink, NullSink
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -27,6 +27,9 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 # The defaults of our sink. A task flushes at its end, so a longer linger makes fuller batches and delays nothing.
 TUNED = {"kafka.batch.size": "131072", "kafka.linger.ms": "1000"}
 
+
+# The JVMs are warm if their compilers take less than this share of a core. In the first rounds they take 0.8.
+QUIET, WARM_ROUNDS_MAX = 0.1, 12
 
 T = TypeVar("T")
 
@@ -52,6 +55,21 @@ class Arena:
         cpu_before, started = cpu_seconds(pid), time.monotonic()
         result = work()
         return result, Timed(time.monotonic() - started, cpu_seconds(pid) - cpu_before)
+
+    def warm_up(self, work: Callable[[], object]) -> str:
+        """Repeats `work` until the compilers of Spark's JVM and of the broker are quiet. Returns what was done."""
+        for number in range(1, WARM_ROUNDS_MAX + 1):
+            before, started = self._compiler_ticks(), time.monotonic()
+            work()
+            now, took_s = self._compiler_ticks(), time.monotonic() - started
+            share = sum(map(compiler_seconds_since, before, now)) / took_s
+            print(f"warm-up {number}: compilers of the JVMs took {share:.2f} of a core", flush=True)
+            if share < QUIET:
+                break
+        return f"{number} rounds; then the JVMs' compilers took {share:.2f} of a core"
+
+    def _compiler_ticks(self) -> list[dict[str, int]]:
+        return [compiler_ticks(pid) for pid in (self.jvm_pid(), *map(self.kafka.process_id, self.kafka.node_ids))]
 
     def new_topic(self, name: str, partitions: int) -> str:
         return new_topic(self.kafka, f"{next(self._topic_numbers)}-{name}", partitions)

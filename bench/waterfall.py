@@ -239,16 +239,21 @@ def _medians(batches: Sequence[Batch]) -> dict[str, float]:
     return {step: median(times) for step, times in steps.items()}
 
 
-def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path, rows: int) -> Found:
+def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path, rows: int) -> tuple[Found, str]:
+    """Also returns how warm it was."""
     found: Found = {tasks: {sink: [] for sink in SINKS} for tasks in task_counts}
-    for sink in SINKS:  # warm-up: the JVM compiles the code that all of them use
-        micro_batches(arena, sink, task_counts[0], 1, folder, rows)
+
+    def run_each() -> None:
+        for sink in SINKS:
+            micro_batches(arena, sink, task_counts[0], count, folder, rows)
+
+    warm_up = arena.warm_up(run_each)
     for tasks in task_counts:
         for _, sink in product(range(ROUNDS), SINKS):
             batches = micro_batches(arena, sink, tasks, count, folder, rows)
             found[tasks][sink] += batches
             print(f"{tasks:3} tasks  {sink:20} {median(each.whole_ms for each in batches):6.0f} ms", flush=True)
-    return found
+    return found, warm_up
 
 
 def main() -> None:
@@ -268,8 +273,9 @@ def main() -> None:
         with open_arena() as arena:
             for sink in (TracedSink, TracedNullSink):
                 arena.spark.dataSource.register(sink)
-            found = measure(arena, options.tasks, count, Path(folder), options.rows)
-    about = {"micro-batches": f"{ROUNDS} x {count} each, alternating, each after {WARM_UP} for warm-up", **machine()}
+            found, warm_up = measure(arena, options.tasks, count, Path(folder), options.rows)
+    runs = f"{ROUNDS} x {count} each, alternating, each after {WARM_UP} that are not counted"
+    about = {"micro-batches": runs, "warm-up": warm_up, **machine()}
     figures = {
         str(tasks): {sink: _medians(batches) for sink, batches in sinks.items()} for tasks, sinks in found.items()
     }
