@@ -67,7 +67,7 @@ _AMBIGUOUS_IDS = (
 )
 _POLICY, _COMPACT = "cleanup.policy", "compact"
 # What some take for an option. Spark makes their names lower case.
-WRITER_METHODS = {name.lower(): name for name in ("mode", "outputMode", "queryName", "trigger", "partitionBy")}
+WRITER_METHODS = {name.lower(): name for name in ("mode", "outputMode", "trigger", "partitionBy")}
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:

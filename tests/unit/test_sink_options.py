@@ -80,7 +80,7 @@ def test_options_of_kafka_as_a_source_are_named_as_such() -> None:
 
 
 def test_a_method_of_the_writer_is_no_option() -> None:
-    for name in ("mode", "outputMode", "queryName", "trigger", "partitionBy"):
+    for name in ("mode", "outputMode", "trigger", "partitionBy"):
         assert f"call .{name}(...) of the writer instead" in refusal({name.lower(): "x"})
 
 
