@@ -25,7 +25,7 @@ from kafka_sink.spark.datasource import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
 from tests.support.asking import client_of
-from tools.services_table import footnote, sections
+from tools.services_table import ARRIVED, MODES, footnote, sections, table
 
 SCHEMA = StructType().add("value", StringType())
 LEDGER = "ledger"
@@ -124,6 +124,11 @@ def test_large_requests_and_idle_connections_are_closed() -> None:
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_what_did_not_arrive_by_its_error() -> None:
+    results = {("msk", MODES[0].title): "refused: x", ("msk", MODES[1].title): "refused: x", ("strimzi", "a"): ARRIVED}
+    assert list(table(results))[2:] == [f"| `msk` | {MODES[0].title}; {MODES[1].title} | x |"]
 
 
 def test_a_footnote_is_the_name_and_the_first_sentence_of_an_error() -> None:
