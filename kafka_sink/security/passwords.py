@@ -41,7 +41,7 @@ def password_exchange(mechanism: str, login: Mapping[str, str], nonce: str) -> E
                 LOGIN_OPTIONS,
             )
     is_token = login.get("tokenauth", "").lower() == "true"
-    exchange = (
+    exchange: Exchange = (
         PlainExchange(username, password)
         if mechanism == PLAIN
         else ScramExchange(mechanism, username, password, nonce, is_token=is_token)
