@@ -66,6 +66,8 @@ _AMBIGUOUS_IDS = (
     "that identifies a row"
 )
 _POLICY, _COMPACT = "cleanup.policy", "compact"
+# What some take for an option. Spark makes their names lower case.
+WRITER_METHODS = {name.lower(): name for name in ("mode", "outputMode", "trigger", "partitionBy")}
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
@@ -77,7 +79,9 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     check_needs(SINK_OPTIONS, draft)
     for rule in RULES:
         draft.attempt(rule, draft, settings)
-    producer = draft.attempt(_parse_producer_options, of_producer)
+    # Who forgot the prefix is told that, and not that the option is missing as well.
+    meant = {name: value for given, value in own.items() if (name := given.lower()) == "bootstrap.servers"}
+    producer = draft.attempt(_parse_producer_options, {**meant, **of_producer})
     formats = envelope = None
     if producer is not None:
         draft.attempt(check_exactly_once, draft, producer)
@@ -174,7 +178,11 @@ def _explain_prefix(text: str) -> str:
 def _drop_unsupported(of_producer: dict[str, str], draft: Draft) -> None:
     for name in list(of_producer):
         option = OPTIONS.get(canonical_name(name))
-        if option is not None and option.in_sink and of_producer[name].strip():
+        if option is None and (name in _SINK.options or is_format_option(name) or is_envelope_option(name)):
+            del of_producer[name]
+            text = f"{PREFIX}{name} is no producer option: did you mean {name}, without {PREFIX}?"
+            draft.found.append(ConfigError(text, OPTION_UNKNOWN))
+        elif option is not None and option.in_sink and of_producer[name].strip():
             del of_producer[name]
             text = f"{PREFIX}{name} is not supported: {option.in_sink}"
             draft.found.append(ConfigError(text, OPTION_NOT_SUPPORTED))
@@ -211,6 +219,8 @@ def _explain_unknown(given: str) -> ConfigError:
         text = f"{given} is an option of Kafka as a source: leave it out of the sink"
     elif name == "path":
         text = "a path means nothing to this sink: call save() or start() without it and set the option topic"
+    elif name in WRITER_METHODS:
+        text = f"{given!r} is not an option of this sink: call .{WRITER_METHODS[name]}(...) of the writer instead"
     elif canonical_name(name) in OPTIONS:
         text = f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     else:

@@ -60,10 +60,28 @@ def test_a_producer_option_without_its_prefix_is_told_to_take_it() -> None:
         assert f"did you mean kafka.{name}?" in refusal({name: "1"})
 
 
+def test_brokers_without_the_prefix_are_one_mistake_and_not_missing_as_well() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_sink_options({"bootstrap.servers": "127.0.0.1:9092", "topic": "t"})
+    assert str(refused.value).partition("\n")[0].endswith("did you mean kafka.bootstrap.servers?")
+
+
+def test_an_option_of_the_sink_with_the_prefix_of_the_producer_is_told_to_leave_it_out() -> None:
+    for name in ("topic", "sink.id", "value.format", "schema.registry.url", "cloudevents.type", "checkpointlocation"):
+        assert f"kafka.{name} is no producer option: did you mean {name}, without kafka.?" in refusal(
+            {f"kafka.{name}": "x"}
+        )
+
+
 def test_options_of_kafka_as_a_source_are_named_as_such() -> None:
     for name in SOURCE_OPTIONS:
         assert f"{name} is an option of Kafka as a source" in refusal({name: "1"})
     assert "startingOffsets is an option of Kafka as a source" in refusal({"startingOffsets": "earliest"})
+
+
+def test_a_method_of_the_writer_is_no_option() -> None:
+    for name in ("mode", "outputMode", "trigger", "partitionBy"):
+        assert f"call .{name}(...) of the writer instead" in refusal({name.lower(): "x"})
 
 
 def test_a_path_is_refused_with_what_to_do_instead() -> None:
