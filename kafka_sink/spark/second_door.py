@@ -113,8 +113,8 @@ class ForeachBatch(SameVersion):
         self._settings = dict(settings)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        limit_arrow_batches(frame)
         with explain_stop(frame), explain_here():
+            limit_arrow_batches(frame)
             _write_batch(frame, batch_id, self._settings, is_only_sink=True)
 
     def __repr__(self) -> str:

@@ -140,7 +140,8 @@ def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) ->
 
     monkeypatch.setattr(second_door, "_write_batch", write)
     context = SimpleNamespace(getLocalProperty={RUN_ID: RUN}.get)
-    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    conf = SimpleNamespace(get=lambda name, default: "1m")
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context, conf=conf))
     if is_only_sink:
         kafka_sink.foreach_batch({"topic": "t"})(frame, 0)
     else:
