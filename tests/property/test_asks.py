@@ -12,7 +12,7 @@ from kafka_sink.kafka.client.route import divide_body
 from kafka_sink.kafka.wire.apis import END_TXN
 from tests.property.slow_asks import SlowAsks, slowly_divided
 
-NUMBERS = st.integers(0, 4)
+NUMBERS = st.integers(0, 2)
 ACTS = st.one_of(
     st.tuples(st.sampled_from(["add", "answer", "repeat", "drop"]), NUMBERS),
     st.tuples(st.sampled_from(["take", "wait", "drop all"]), st.just(0)),
@@ -50,7 +50,7 @@ class Course:
         self.said.append((len(self._asks), self._asks.wake_at_ms()))
 
 
-@given(st.lists(ACTS, max_size=40), st.integers(1, 3))
+@given(st.lists(ACTS, min_size=20, max_size=40), st.integers(1, 2))
 def test_asks_are_taken_as_if_all_were_looked_at_each_time(acts: list[tuple[str, int]], parallel: int) -> None:
     quick, slow = Course(Asks, parallel), Course(SlowAsks, parallel)
     for act in acts:
