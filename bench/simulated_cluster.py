@@ -124,7 +124,8 @@ class Ledger:
         return min(self._open.values(), default=self.end_offset)
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        taken, size = [], 0
+        taken: list[bytes] = []
+        size = 0
         for base, data in self.chunks[offset:]:
             if taken and size + len(data) > bytes_max:
                 break
@@ -141,7 +142,7 @@ class SimulatedClock(Clock):
     def monotonic_ms(self) -> int:
         return int(self.now_us) // 1000
 
-    def monotonic_ns(self) -> int:  # type: ignore[override]  # the real one is a function, for speed
+    def monotonic_ns(self) -> int:
         return int(self.now_us * 1000)
 
     def timestamp_ms(self) -> int:
