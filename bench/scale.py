@@ -1,18 +1,21 @@
-"""How cost grows: `python -m bench.scale [--rows N ...] [--topics N ...]`.
+"""How cost grows: `python -m bench.scale [--rows N ...] [--topics N ...]`, and `--tasks [N ...]`.
 
 Rows: consecutive batch writes, each with ten times as many rows, computed by Spark and not cached. Topics: the same
-rows to an increasing number of topics, by a column. All writes are exactly-once. `bench.commit_steps` measures how a
-commit grows with its receipts.
+rows to an increasing number of topics, by a column. All writes are exactly-once. Tasks: a commit on simulated brokers
+(scale_tasks.py); the rest of the page stays as it is. `bench.commit_steps` measures the commit of a few tasks on Kafka.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from bench.process_tree import cpu_seconds, peak_bytes
-from bench.report import conditions, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
+from bench.scale_tasks import TASKS, measure_tasks, tasks_markdown
 from bench.spark_arena import TUNED, Arena, open_arena
 from tools.foreign_reader import end_offsets
 
@@ -69,12 +72,16 @@ def _check(arena: Arena, topics: Sequence[str], rows: int) -> None:
         arena.kafka.delete_topic(topic)
 
 
-def markdown(rows: Sequence[Line], topics: Sequence[Line], about: dict[str, str]) -> str:
-    lines = ["# How cost grows", "", "Written by `python -m bench.scale`; exactly once, 4 partitions, 2 tasks.", ""]
-    lines += ["## With rows", "", "Rows of 112 bytes with a key, computed by Spark. Memory is the highest resident set"]
-    lines += ["of any Python worker so far.", ""]
+def markdown(figures: dict[str, Any]) -> str:
+    lines = ["# How cost grows", "", "Written by `python -m bench.scale`; exactly once.", ""]
+    lines += [
+        "## With rows",
+        "",
+        "Rows of 112 bytes with a key, computed by Spark; 4 partitions, 2 tasks. Memory is the",
+    ]
+    lines += ["highest resident set of any Python worker so far.", ""]
     lines += ["| rows | seconds | rows/s | CPU us/row | peak MiB |", "| --: | --: | --: | --: | --: |"]
-    for line in rows:
+    for line in figures["rows"]:
         lines.append(
             f"| {line['rows']:,} | {line['seconds']:.1f} | {line['rows'] / line['seconds'] / 1e3:,.0f} k "
             f"| {line['cpu_us_per_row']:.2f} | {line['peak_mib']:.0f} |"
@@ -87,24 +94,36 @@ def markdown(rows: Sequence[Line], topics: Sequence[Line], about: dict[str, str]
         "",
     ]
     lines += ["| topics | seconds | rows/s |", "| --: | --: | --: |"]
-    for line in topics:
+    for line in figures["topics"]:
         rate = TOPIC_ROWS / line["seconds"] / 1e3
         lines.append(f"| {line['topics']} | {line['seconds']:.1f} | {rate:,.0f} k |")
-    return "\n".join([*lines, "", conditions(about)]) + "\n"
+    lines += ["", conditions(figures["about"]), "", *tasks_markdown(figures["tasks"])]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.scale", description="How cost grows.")
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
     parser.add_argument("--topics", type=int, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--tasks", type=int, nargs="*", help="only with tasks: these numbers, or those of the page")
     options = parser.parse_args()
+    figures = json.loads((PAGES / "scale.json").read_text())
+    if options.tasks is not None:
+        figures["tasks"] = measure_tasks(options.tasks or TASKS)
+    else:
+        figures |= _measure_with_spark(options.rows, options.topics)
+    publish("scale", markdown(figures), figures, PARTIAL if options.tasks else PAGES)
+
+
+def _measure_with_spark(rows: Sequence[int], topics: Sequence[int]) -> dict[str, Any]:
     with open_arena() as arena:
         for _ in range(3):
             write_rows(arena, 1_000_000)  # warm-up
-        rows = [_print(write_rows(arena, count)) for count in options.rows]
-        topics = [_print(write_topics(arena, count)) for count in options.topics]
-    about = machine()
-    publish("scale", markdown(rows, topics, about), {"about": about, "rows": rows, "topics": topics})
+        return {
+            "rows": [_print(write_rows(arena, count)) for count in rows],
+            "topics": [_print(write_topics(arena, count)) for count in topics],
+            "about": machine(),
+        }
 
 
 def _print(line: Line) -> Line:

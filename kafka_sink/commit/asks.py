@@ -8,6 +8,7 @@ clock, and the body is the same at each try: an EndTxn with any other content wo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from kafka_sink.commit.session import DeliverySettings
@@ -19,34 +20,42 @@ class Asks:
         self._settings = settings
         # By purpose and number.
         self._open: dict[tuple[str, int], Ask] = {}
+        # How many of them are under way. A commit of many transactions has one ask for each, and takes a few at each
+        # step: counting them would cost more than all the rest.
+        self._out_count = 0
 
     def add(self, now_ms: int, ask: Ask) -> None:
         """In place of one with the same purpose and number, to which no reply counts any more."""
         ask.timeout_ms, ask.due_ms = self._settings.request_timeout_ms, now_ms
+        replaced = self.find(ask.purpose, ask.number)
+        if replaced is not None:
+            self._out_count -= replaced.is_out
         self._open[ask.purpose, ask.number] = ask
 
     def take_due(self, now_ms: int) -> list[Ask]:
         """The asks to send now, oldest first, and no more in flight than the settings allow."""
-        room = self._room()
-        due = [ask for ask in self._open.values() if not ask.is_out and ask.due_ms <= now_ms][: max(room, 0)]
+        waiting = (ask for ask in self._open.values() if not ask.is_out and ask.due_ms <= now_ms)
+        due = list(islice(waiting, self._room()))
         for ask in due:
             ask.is_out = True
+        self._out_count += len(due)
         return due
 
     def wake_at_ms(self) -> int | None:
         """When the next waiting ask is due; None: only replies can cause progress."""
-        if self._room() <= 0:
+        if not self._room():
             return None
         return min((ask.due_ms for ask in self._open.values() if not ask.is_out), default=None)
 
     def _room(self) -> int:
-        return self._settings.parallel_requests - sum(ask.is_out for ask in self._open.values())
+        return max(self._settings.parallel_requests - self._out_count, 0)
 
     def accept(self, reply: Reply) -> bool:
         """False: its ask is not under way, or its owner has dropped it."""
         if not self.is_out(reply.ask):
             return False
         reply.ask.is_out = False
+        self._out_count -= 1
         return True
 
     def is_out(self, ask: Ask) -> bool:
@@ -62,10 +71,11 @@ class Asks:
         ask.target, ask.body = target, body
 
     def drop(self, ask: Ask) -> None:
-        del self._open[ask.purpose, ask.number]
+        self._out_count -= self._open.pop((ask.purpose, ask.number)).is_out
 
     def drop_all(self) -> None:
         self._open.clear()
+        self._out_count = 0
 
     def waiting_for_retry(self) -> list[Ask]:
         """Those that were answered or lost at least once and are not in flight."""

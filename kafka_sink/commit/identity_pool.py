@@ -39,7 +39,7 @@ from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
 # Ids dropped beyond these limits expire at the brokers. Sinks that write in one application:
 SINKS_MAX = 64
 # Tasks of one batch that run in one process, one after the other.
-IDENTITIES_PER_SINK_MAX = 1_000
+IDENTITIES_PER_SINK_MAX = 10_000
 # States in which the outcome is certain and InitProducerId cannot change it.
 OVER = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 

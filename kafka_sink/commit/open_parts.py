@@ -8,14 +8,15 @@ offset than the task's first row. There is no cheaper sign: the last stable offs
 of all, and what a marker has ended leaves no trace at the coordinator.
 
 The leaders are asked in parallel with the coordinators. Where they do not answer (Read on the topic is missing, brokers
-before Kafka 2.8, servers without DescribeProducers), or tell of too many producers to be asked each time, only the
-coordinator's list of partitions is compared. That finds every abort of a transaction but three: a marker of Kafka's
-own tool; in version 1 an abort that is followed by a late copy of the task's AddPartitionsToTxn; in version 2 an abort
-by the rules of version 1, as from an old client, after which the task writes to all of its partitions again.
+before Kafka 2.8, servers without DescribeProducers), or tell of too many producers, only the coordinator's list of
+partitions is compared. That finds every abort of a transaction but three: a marker of Kafka's own tool; in version 1 an
+abort that is followed by a late copy of the task's AddPartitionsToTxn; in version 2 an abort by the rules of version 1,
+as from an old client, after which the task writes to all of its partitions again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -32,6 +33,13 @@ NOT_SPOKEN = "the brokers do not speak DescribeProducers"
 # thousands of them an answer takes longer than the rest of a commit.
 PRODUCERS_MAX = 5_000
 CROWDED = f"they tell of more than {PRODUCERS_MAX} producers, and are asked every ten minutes"
+# Each takes 37 bytes and, once decoded, ten times as many. A thousand tasks that write to a thousand partitions are a
+# million; a frame has room for less than three.
+PRODUCERS_ASKED_MAX = 100_000
+TOO_MANY = f"they would tell of more than {PRODUCERS_ASKED_MAX} producers"
+# From this number of a batch's own on, the first question of a process is about one partition of each topic, because
+# earlier batches had as many. It costs one more round trip.
+SAMPLED_FROM = 100
 NOTHING_OPEN = -1
 
 Partition = tuple[str, int]
@@ -45,17 +53,31 @@ def producers_body(partitions: Iterable[Partition]) -> dict[str, Any]:
 
 
 class OpenParts:
-    def __init__(self, partitions: Iterable[Partition], producer_ids: Collection[int]) -> None:
+    """`own_count`: how many producers of this batch the leaders will tell of, one for each task and partition.
+    `is_known`: it is known that they do not tell of many more."""
+
+    def __init__(
+        self, partitions: Iterable[Partition], producer_ids: Collection[int], own_count: int, *, is_known: bool
+    ) -> None:
         self.missing = dict.fromkeys(sorted(partitions))
         # Why some leaders have not told anything.
         self.refusal = ""
         self._producer_ids = frozenset(producer_ids)
         self._starts: dict[Partition, dict[int, int]] = {}
-        self._told_count = 0
+        # How many producers, by topic.
+        self._told: Counter[str] = Counter()
+        # To be asked for after a sample.
+        self._later: dict[Partition, None] = {}
+        if own_count > PRODUCERS_ASKED_MAX:
+            self.give_up(TOO_MANY)
+        elif own_count > SAMPLED_FROM and not is_known:
+            sample = {topic: (topic, index) for topic, index in reversed(self.missing)}
+            self._later = {one: None for one in self.missing if sample[one[0]] != one}
+            self.missing = dict.fromkeys(sample[topic] for topic in sorted(sample))
 
     @property
     def is_crowded(self) -> bool:
-        return self._told_count > PRODUCERS_MAX
+        return self.refusal == TOO_MANY or self._told.total() > PRODUCERS_MAX
 
     @property
     def note(self) -> str:
@@ -63,6 +85,15 @@ class OpenParts:
 
     def question(self) -> dict[str, Any]:
         return producers_body(self.missing)
+
+    def go_on(self) -> None:
+        """After the sample: the rest is missing, unless there would be too much of it."""
+        later, self._later = self._later, {}
+        sizes = Counter(topic for topic, _ in later)
+        if sum(sizes[topic] * self._told[topic] for topic in sizes) > PRODUCERS_ASKED_MAX:
+            self.give_up(TOO_MANY)
+        else:
+            self.missing = later
 
     def on_body(self, body: Mapping[str, Any]) -> str:
         """Why some partitions have to be asked for again, or an empty text."""
@@ -74,7 +105,7 @@ class OpenParts:
                 if where not in self.missing:
                     continue
                 if found is Meaning.DONE:
-                    self._told_count += len(told["active_producers"])
+                    self._told[topic["name"]] += len(told["active_producers"])
                     self._starts[where] = {
                         one["producer_id"]: one["current_txn_start_offset"]
                         for one in told["active_producers"]
@@ -90,6 +121,7 @@ class OpenParts:
 
     def give_up(self, why: str) -> None:
         self.missing.clear()
+        self._later.clear()
         self.refusal = why
 
     def closed_part(self, transaction: PreparedTransaction, written: Iterable[WrittenPartition]) -> str | None:

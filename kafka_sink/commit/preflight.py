@@ -159,6 +159,7 @@ class Preflight(DescribeTransactions):
         super().__init__(settings, self._transactional_ids)
         self._session = session
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
+        self._part_count = sum(len(receipt.written) for receipt in receipts)
         self.open_parts = self._new_open_parts()
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
@@ -196,9 +197,16 @@ class Preflight(DescribeTransactions):
             self._session.ledger_seen_ms = now_ms
 
     def _new_open_parts(self) -> OpenParts:
-        return OpenParts(self._partitions, {transaction.producer_id for transaction, _ in self._checked})
+        return OpenParts(
+            self._partitions,
+            {transaction.producer_id for transaction, _ in self._checked},
+            self._part_count,
+            is_known=self._session.has_few_producers,
+        )
 
     def _ask_leaders(self, now_ms: int, number: int) -> None:
+        if not self.open_parts.missing:
+            return
         target, body = Leaders(tuple(self.open_parts.missing)), self.open_parts.question()
         self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, OPEN_PARTS, number))
 
@@ -245,10 +253,14 @@ class Preflight(DescribeTransactions):
         if self.open_parts.missing:
             self.asks.narrow(reply.ask, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
             self.asks.repeat(now_ms, reply.ask, find_again=True)
+            return
+        self.asks.drop(reply.ask)
+        self.open_parts.go_on()
+        if self.open_parts.missing:
+            self._ask_leaders(now_ms, reply.ask.number)
         else:
-            self.asks.drop(reply.ask)
-            if self.open_parts.is_crowded:
-                self._session.crowded_ms = now_ms
+            self._session.has_few_producers = not self.open_parts.is_crowded
+            self._session.crowded_ms = now_ms if self.open_parts.is_crowded else None
 
     def _on_metadata(self, now_ms: int, ask: Ask, metadata: Mapping[str, Any]) -> None:
         gone = self._find_gone(metadata)

@@ -130,6 +130,8 @@ class DriverSession:
     ledger_seen_ms: int | None = None
     # When the leaders told of so many producers that asking them takes longer than the rest of a commit.
     crowded_ms: int | None = None
+    # They were asked, and told of so few that they may be asked at once about all partitions.
+    has_few_producers: bool = False
     # The runs before this run's first claim; None: it has not claimed.
     elders: frozenset[str] | None = None
     # As in `LedgerState`: a driver of an earlier release, and up to which sign of it that driver has been fenced.

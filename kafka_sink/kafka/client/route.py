@@ -81,15 +81,12 @@ def _to_leaders(ask: Ask, partitions: Iterable[tuple[str, int]], metadata: Metad
     if None in leaders.values() and not metadata.has_answered(ask.first_refresh):
         return Route(waits=True, needs_update=True)
     found, is_single = Route(), isinstance(ask.target, Leader)
-    by_node: dict[int, set[tuple[str, int]]] = {}
     for partition, leader in leaders.items():
         if leader is None:
             found.gone.append(_leader_failure(*partition, metadata, is_single=is_single))
-        else:
-            by_node.setdefault(leader, set()).add(partition)
-    found.parts = [
-        (node_id, ask.body if is_single else select_partitions(ask.body, led)) for node_id, led in by_node.items()
-    ]
+    led = {partition: leader for partition, leader in leaders.items() if leader is not None}
+    divided = dict.fromkeys(led.values(), ask.body) if is_single else divide_body(ask.body, led)
+    found.parts = list(divided.items())
     return found
 
 
@@ -143,14 +140,16 @@ def topics_of(target: Target) -> set[str]:
     return {topic for topic, _ in target.partitions} if isinstance(target, Leaders) else set()
 
 
-def select_partitions(body: Mapping[str, Any], partitions: set[tuple[str, int]]) -> Mapping[str, Any]:
-    topics = []
+def divide_body(body: Mapping[str, Any], leaders: Mapping[tuple[str, int], int]) -> dict[int, Mapping[str, Any]]:
+    """To each leader its own partitions. Each is looked at once: there may be thousands, and a hundred leaders."""
+    topics: dict[int, list[Mapping[str, Any]]] = {leader: [] for leader in leaders.values()}
     for topic in body["topics"]:
-        name = topic["name"]
-        if "partition_indexes" in topic:
-            own = {"partition_indexes": [one for one in topic["partition_indexes"] if (name, one) in partitions]}
-        else:
-            own = {"partitions": [one for one in topic["partitions"] if (name, one["partition_index"]) in partitions]}
-        if any(own.values()):
-            topics.append({**topic, **own})
-    return {**body, "topics": topics}
+        name, field = topic["name"], "partition_indexes" if "partition_indexes" in topic else "partitions"
+        own: dict[int, list[Any]] = {}
+        for one in topic[field]:
+            leader = leaders.get((name, one if field == "partition_indexes" else one["partition_index"]))
+            if leader is not None:
+                own.setdefault(leader, []).append(one)
+        for leader, asked in own.items():
+            topics[leader].append({**topic, field: asked})
+    return {leader: {**body, "topics": asked} for leader, asked in topics.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from kafka_sink.commit import open_parts
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.kafka.client.ask import Ask
 from tests.unit.commit.driver_bench import LOST, UNSUPPORTED, Bench
 
 OPEN_PARTS, DESCRIBE, COMMIT, DECIDE = (
@@ -141,6 +143,75 @@ def test_leaders_that_tell_of_too_many_producers_are_left_alone_for_ten_minutes(
     bench.now_ms += 600_000
     bench.commit(bench.receipts(2, attempt=2), session)
     assert bench.purposes().count(OPEN_PARTS) == 2
+
+
+def add_producers_of_earlier_batches(bench: Bench, count: int) -> None:
+    """As leaders remember them for a day, in each partition."""
+    tell = bench.broker._on_DescribeProducers
+
+    def tell_of_all(body: Any, request: Ask) -> dict[str, Any]:
+        told = tell(body, request)
+        for partition in told["topics"][0]["partitions"]:
+            earlier = [{"producer_id": 10**6 + one, "current_txn_start_offset": -1} for one in range(count)]
+            partition["active_producers"] += earlier
+        return told
+
+    bench.broker._on_DescribeProducers = tell_of_all  # type: ignore[method-assign]
+
+
+def asked_partitions(bench: Bench) -> list[list[int]]:
+    return [ask.body["topics"][0]["partition_indexes"] for ask in bench.asked if ask.purpose == OPEN_PARTS]
+
+
+def test_a_batch_with_more_producers_than_leaders_may_be_asked_about_asks_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand tasks that write to a hundred partitions each are a million, in one answer per leader."""
+    monkeypatch.setattr(open_parts, "PRODUCERS_ASKED_MAX", 2)
+    verdict = bench.commit(bench.receipts(tasks=3))
+    assert verdict.conclusion is Conclusion.DELIVERED and OPEN_PARTS not in bench.purposes()
+    assert "would tell of more than" in verdict.notes[0]
+
+
+def test_one_partition_tells_if_earlier_batches_had_too_many_producers_to_ask_about_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_parts, "SAMPLED_FROM", 1)
+    monkeypatch.setattr(open_parts, "PRODUCERS_ASKED_MAX", 100)
+    add_producers_of_earlier_batches(bench, 60)
+    session = bench.session()
+    verdict = bench.commit(bench.receipts(tasks=3), session)
+    assert verdict.conclusion is Conclusion.DELIVERED and asked_partitions(bench) == [[0]]
+    assert "would tell of more than" in verdict.notes[0]
+    bench.commit(bench.receipts(1, tasks=3, attempt=1), session)
+    assert asked_partitions(bench) == [[0]]
+    bench.now_ms += 600_000
+    bench.commit(bench.receipts(2, tasks=3, attempt=2), session)
+    assert asked_partitions(bench) == [[0], [0]]
+
+
+def test_if_there_are_few_the_others_are_asked_about_and_the_next_batch_asks_about_all_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_parts, "SAMPLED_FROM", 1)
+    add_producers_of_earlier_batches(bench, 60)
+    session = bench.session()
+    assert bench.commit(bench.receipts(tasks=3), session).notes == ()
+    assert asked_partitions(bench) == [[0], [1, 2]]
+    bench.commit(bench.receipts(1, tasks=3, attempt=1), session)
+    assert asked_partitions(bench) == [[0], [1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_an_abort_is_seen_in_the_first_partition_and_in_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, task: int
+) -> None:
+    monkeypatch.setattr(open_parts, "SAMPLED_FROM", 1)
+    receipts = bench.receipts()
+    abort(bench, receipts[task], Abort.MARKER)
+    error = bench.commit(receipts).error
+    assert isinstance(error, CommitAborted) and f"is not open in t-{task}" in str(error)
+    assert COMMIT not in bench.purposes()
 
 
 @pytest.mark.parametrize("how", [Abort.BY_OWN_VERSION, Abort.BY_VERSION_1])

@@ -57,6 +57,12 @@ def test_after_any_number_of_batches_there_are_as_many_ids_as_one_batch_has_task
     assert len(ids) == 4
 
 
+def test_so_it_is_if_one_process_runs_thousands_of_tasks_of_a_batch(pool: IdentityPool) -> None:
+    """Ten thousand tasks on four cores. Brokers keep each further id for a week."""
+    ids = {used_in(pool, number, 2_500 * number + task) for number in range(4) for task in range(2_500)}
+    assert len(ids) == 2_500
+
+
 def test_an_attempt_that_does_not_give_its_id_back_takes_it_with_it(pool: IdentityPool) -> None:
     used_in(pool, 0, 1)
     lost = take(pool, "sink", RUN, batch(1), 2)
