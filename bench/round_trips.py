@@ -63,7 +63,7 @@ WHY = """
 | plan: DescribeConfigs | Metadata | it is sent to the leader of the ledger, which also answers the next requests |
 | plan: Fetch | DescribeConfigs | no decision is finished from a ledger whose configuration can lose decisions |
 | task: InitProducerId | FindCoordinator | it is sent to the coordinator |
-| task: Produce | InitProducerId | batches contain the producer id and epoch |
+| task: Produce | InitProducerId | batches contain the producer id and epoch, which later micro-batches know |
 | commit: Produce of the claim | InitProducerId | earlier drivers must be fenced before the claim |
 | commit: Fetch | Produce of the claim | the ledger is read up to the offset of the claim |
 | commit: DescribeTransactions, DescribeProducers, Metadata | Fetch | an open decision or a delivery comes first |

@@ -12,6 +12,20 @@ attempt of a later batch of the same sink, query and run. Why this is safe, step
   4. InitProducerId raised the epoch. A request of A, or of the driver for A, that arrives only now carries the old
      epoch and is refused.
 
+In transaction version 2 the end of A's transaction, with epoch e, raises the epoch itself, whoever ends it and however.
+So the task does not ask: it begins its own with e + 1 (`next_identity`), as Kafka's own clients do. It may be wrong,
+but then it does nothing:
+
+  a. Before a leader appends the first record it asks the coordinator, which accepts no epoch but its own. While the
+     transaction of A is open that is e. After an InitProducerId of somebody else, after Kafka 4.0's abort of a
+     transaction that timed out, and after its last epoch it is a later one, or that of another producer id. Then the
+     record is refused and nothing is in the log; the task asks InitProducerId, as in step 3, and sends it again.
+  b. If it is accepted, A's transaction has ended, and its markers are in the logs. Nobody has begun another one with
+     e + 1: only this process could have. An attempt that did and failed has not given the id back.
+  c. A request of A, or of the driver for A, carries e and is refused, as in step 4. But the markers of A's transaction
+     carry e + 1. A coordinator that got no answer sends them again, and leaders before Kafka 4.2 take a late one for
+     the end of the new transaction. There InitProducerId is asked (`NodeSet.epochs_go_on`).
+
 An attempt that failed, was killed, or missed an answer does not give its id back: its InitProducerId may still be in
 flight, arrive in step 2 of a later batch, and abort a transaction that is decided. Such an id is never used again and
 expires.
@@ -35,6 +49,8 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.options import ProducerOptions
 
 # Ids dropped beyond these limits expire at the brokers. Sinks that write in one application:
 SINKS_MAX = 64
@@ -42,13 +58,23 @@ SINKS_MAX = 64
 IDENTITIES_PER_SINK_MAX = 10_000
 # States in which the outcome is certain and InitProducerId cannot change it.
 OVER = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+# Of a transaction whose next one may have the epoch after it. Two below the last epoch that brokers assign, since a
+# time-out raises it, too.
+EPOCH_MAX = 32_764
+
+
+class Last(NamedTuple):
+    """The last transaction under an id, and the options of its producer."""
+
+    transaction: PreparedTransaction
+    options: ProducerOptions | None = None
 
 
 class Used(NamedTuple):
-    """An id and its last transaction; None: the last attempt wrote nothing."""
+    """`last` None: since the last InitProducerId nothing was written under the id."""
 
     identity: TaskIdentity
-    transaction: PreparedTransaction | None
+    last: Last | None
 
 
 @dataclass(slots=True)
@@ -59,9 +85,9 @@ class _SinkIdentities:
     query_id: str
     # The newest batch seen.
     batch_id: int
-    free: dict[TaskIdentity, PreparedTransaction | None] = field(default_factory=dict)
+    free: dict[TaskIdentity, Last | None] = field(default_factory=dict)
     # Given back by attempts of that newest batch.
-    waiting: dict[TaskIdentity, PreparedTransaction | None] = field(default_factory=dict)
+    waiting: dict[TaskIdentity, Last | None] = field(default_factory=dict)
 
     def is_of(self, run: str, query_id: str) -> bool:
         return (self.run, self.query_id) == (run, query_id)
@@ -93,7 +119,7 @@ class IdentityPool:
             return None
         return Used(*known.free.popitem())
 
-    def give_back(self, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None) -> None:
+    def give_back(self, identity: TaskIdentity, key: BatchKey, last: Last | None = None) -> None:
         """Only for an attempt that is about to return its receipt and got an answer to each InitProducerId."""
         known = self._by_sink.get(identity.sink_id)
         if known is None or not isinstance(key.batch_id, int) or not known.is_of(identity.run, key.query_id):
@@ -101,7 +127,18 @@ class IdentityPool:
         known.advance_to(key.batch_id)
         if len(known.free) + len(known.waiting) < IDENTITIES_PER_SINK_MAX:
             chosen = known.waiting if key.batch_id == known.batch_id else known.free
-            chosen[identity] = transaction
+            chosen[identity] = last
+
+
+def next_identity(last: Last | None, options: ProducerOptions) -> ProducerIdentity | None:
+    """That of the next transaction under the id, once the last one has ended. None: only the coordinator knows it, or
+    has to be told something, such as another transaction.timeout.ms."""
+    if last is None or last.options != options:
+        return None
+    transaction = last.transaction
+    if transaction.transaction_version < 2 or transaction.producer_epoch > EPOCH_MAX:
+        return None
+    return ProducerIdentity(transaction.producer_id, transaction.producer_epoch + 1)
 
 
 def is_over(transaction: PreparedTransaction, description: Mapping[str, Any]) -> bool:

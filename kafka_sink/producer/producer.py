@@ -22,6 +22,7 @@ from kafka_sink.errors.table.writes import ROW_PARTITION
 from kafka_sink.formats.records.batch import HEADER_BYTES
 from kafka_sink.formats.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
 from kafka_sink.kafka.client.cluster import PartitionInfo
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.producer_options import LONG_MAX
 from kafka_sink.producer.arrow_future import ArrowFuture
@@ -245,6 +246,12 @@ class Producer:
         return bool(
             self._operations.step("init_transactions()", c.TransactionStep, TransactionEvent.INIT, metric="txn-init")
         )
+
+    def go_on(self, identity: ProducerIdentity) -> bool:
+        """Instead of `init_transactions`, for tasks of the sink: with the producer id and the epoch that the end of the
+        last transaction under this transactional.id has given (commit/identity_pool.py). Brokers are asked for another
+        one if their rules give none, or later if a leader refuses it."""
+        return bool(self._operations.step("go_on()", c.GoOn, identity, metric="txn-init"))
 
     def begin_transaction(self) -> None:
         self._operations.step("begin_transaction()", c.TransactionStep, TransactionEvent.BEGIN, metric="txn-begin")

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.identity_pool import Last, next_identity
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import (
     DataError,
@@ -41,6 +42,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, BEFORE, FAIL, OPERATION, ROW_ID, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
+from kafka_sink.producer.engine.commands import TransactionReceipt
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
 from kafka_sink.spark.client_id import client_id_of
@@ -140,6 +142,8 @@ class Task:
             self._changes = ChangeRows(options.changes)
         self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
+        # The last transaction under the id, if the next one need not ask for its epoch.
+        self._last: Last | None = None
         self._identity = self._choose_identity()
         # Without transactions it is a topic like others, which may be copied to another cluster.
         self._ledgers = ledger_names(options)
@@ -162,8 +166,11 @@ class Task:
         used = IDENTITIES.pool.take_used(own.sink_id, own.run, place.key)
         if used is None:
             return own
-        if place.errors_may_be_caught and used.transaction is not None:
-            return used.identity if IDENTITIES.ask_if_ended(self._producer_options, used.transaction) else own
+        last, options = used.last, self._producer_options
+        if place.errors_may_be_caught and last and not IDENTITIES.ask_if_ended(options, last.transaction):
+            return own
+        # While markers cannot be written, only a task that asks for its epoch can leave the id for another one.
+        self._last = None if place.attempt_number else last
         return used.identity
 
     def _borrow(self, identity: TaskIdentity | None) -> Producer:
@@ -195,18 +202,20 @@ class Task:
         it. So this attempt abandons that id."""
         own = self._place.own_identity
         assert own is not None
+        expected = next_identity(self._last, self._producer_options)
         for _ in range(IDENTITIES_MAX):
             is_own = identity.attempt == own.attempt
             try:
-                if self._producer.init_transactions():
+                if self._producer.init_transactions() if expected is None else self._producer.go_on(expected):
                     return identity
+                expected = None
             except OperationTimeout:
                 if is_own:
                     raise
                 # Its last transaction is committed, but some partition cannot write the marker, which may take long.
                 self._producer.close(0)
                 self._producer = self._borrow(own)
-                identity = own
+                identity, expected = own, None
                 continue
             identity = identity.another() if is_own else own
             self._producer.start_over(_transactional_id(identity))
@@ -273,7 +282,7 @@ class Task:
         retry_count = self._producer.retried_record_count - self._retries_before
         POOL.give_back(self._producer_options, self._producer)
         if self._identity is not None:
-            IDENTITIES.pool.give_back(self._identity, self._place.key, transaction)
+            IDENTITIES.pool.give_back(self._identity, self._place.key, self._last_transaction(prepared, transaction))
         timeout_ms = self._options.producer.transaction_timeout_ms
         return TaskReceipt(
             self._place.key,
@@ -292,6 +301,16 @@ class Task:
             record_errors=dict(self._errors),
             digest=self._digest.value,
         )
+
+    def _last_transaction(
+        self, prepared: TransactionReceipt | None, transaction: PreparedTransaction | None
+    ) -> Last | None:
+        """Under the id. An attempt that wrote nothing leaves it as it was, unless it asked for another epoch."""
+        if transaction is not None:
+            return Last(transaction, self._producer_options)
+        expected = next_identity(self._last, self._producer_options)
+        is_used = prepared is None or expected != (prepared.producer_id, prepared.producer_epoch)
+        return None if is_used else self._last
 
     def _age_ms(self) -> int:
         return int((time.monotonic() - self._started_s) * 1000)

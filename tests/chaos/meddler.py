@@ -9,41 +9,17 @@ the command              pykafka-sink transactions --abort --yes
 
 from __future__ import annotations
 
-import socket
-import struct
 from enum import Enum
 from typing import Any
 
 from kafka_sink.__main__ import main
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.kafka.client.ask import AllBrokers, Coordinator, Coordinators, Leader
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
-from kafka_sink.kafka.wire.schema import compile_fields, parse_fields
 from tests.support.asking import answers_to, client_of, request
+from tests.support.markers import write_marker
 from tools.kafka_cluster import KafkaCluster
-
-# The sink itself never sends this request; every release from 2.8 on reads version 1.
-WRITE_TXN_MARKERS, MARKERS_VERSION = 27, 1
-_REQUEST = """\
-markers: []struct
-    producer_id: int64
-    producer_epoch: int16
-    transaction_result: bool
-    topics: []struct
-        name: string
-        partition_indexes: []int32
-    coordinator_epoch: int32
-"""
-_ANSWER = """\
-markers: []struct
-    producer_id: int64
-    topics: []struct
-        name: string
-        partitions: []struct
-            partition_index: int32
-            error_code: int16
-"""
-HEADER_BYTES = 5
 
 
 class Way(Enum):
@@ -79,7 +55,10 @@ class Meddler:
                     producer = _open_producer(client, topic["topic"], index, one["producer_id"])
                     if producer is not None:
                         address = self._kafka.address_of(self._kafka.leader_of(topic["topic"], index))
-                        assert write_abort_marker(address, topic["topic"], index, producer) == 0
+                        # With the epochs that DescribeProducers has told, as Admin.abortTransaction takes them.
+                        owner = ProducerIdentity(producer["producer_id"], producer["producer_epoch"])
+                        epoch = producer["coordinator_epoch"]
+                        assert write_marker(address, topic["topic"], index, owner, coordinator_epoch=epoch) == 0
                         return 1
         return 0
 
@@ -116,25 +95,3 @@ def _open_producer(client: Client, topic: str, index: int, producer_id: int) -> 
     states: list[dict[str, Any]] = told["active_producers"]
     wanted = [one for one in states if one["producer_id"] == producer_id and one["current_txn_start_offset"] >= 0]
     return wanted[0] if wanted else None
-
-
-def write_abort_marker(address: str, topic: str, index: int, producer: dict[str, Any]) -> int:
-    """With the epochs that DescribeProducers has told, as Admin.abortTransaction takes them; returns the error code."""
-    marker = {
-        "producer_id": producer["producer_id"],
-        "producer_epoch": producer["producer_epoch"],
-        "transaction_result": False,
-        "topics": [{"name": topic, "partition_indexes": [index]}],
-        "coordinator_epoch": producer["coordinator_epoch"],
-    }
-    client_id = b"operator"
-    out = bytearray(struct.pack(">hhih", WRITE_TXN_MARKERS, MARKERS_VERSION, 1, len(client_id)) + client_id + b"\0")
-    compile_fields(parse_fields(_REQUEST.splitlines()), MARKERS_VERSION, True).write(out, {"markers": [marker]})
-    host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        connection.sendall(struct.pack(">i", len(out)) + out)
-        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-        frame = connection.recv(size, socket.MSG_WAITALL)
-    answer, _ = compile_fields(parse_fields(_ANSWER.splitlines()), MARKERS_VERSION, True).read(frame, HEADER_BYTES)
-    code: int = answer["markers"][0]["topics"][0]["partitions"][0]["error_code"]
-    return code

@@ -26,7 +26,7 @@ def requests_of(cost: Cost, process: str) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("write", "limits"),
-    [(FIRST, (7, 7, 14)), (SECOND, (3, 3, 10)), (BATCH, (0, 2, 5))],
+    [(FIRST, (7, 7, 14)), (SECOND, (3, 3, 10)), (BATCH, (0, 1, 5))],
     ids=["first", "second", "batch"],
 )
 def test_a_write_waits_for_few_round_trips(one_broker: Costs, write: str, limits: tuple[int, ...]) -> None:
@@ -68,8 +68,10 @@ def test_a_commit_finds_all_coordinators_with_one_request(one_broker: Costs) -> 
     assert batch == {**checked, "Produce": 2, "EndTxn": 3, "ListTransactions": 1}
 
 
-def test_a_task_of_a_stream_asks_for_its_epoch_and_writes(one_broker: Costs) -> None:
-    assert requests_of(one_broker[BATCH], TASK) == {"InitProducerId": 1, "Produce": 1}
+def test_a_task_of_a_stream_writes_and_asks_for_its_epoch_in_transaction_version_1_only(one_broker: Costs) -> None:
+    assert requests_of(one_broker[BATCH], TASK) == {"Produce": 1}
+    by_older_rules = requests_of(count(1, "3.9")[BATCH], TASK)
+    assert by_older_rules == {"Metadata": 1, "InitProducerId": 1, "AddPartitionsToTxn": 1, "Produce": 1}
 
 
 def test_a_count_does_not_flicker(one_broker: Costs) -> None:

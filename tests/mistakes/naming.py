@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.commit import identity_pool
 from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.identity_pool import IdentityPool, Used
-from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
+from kafka_sink.commit.identity_pool import IdentityPool, Last, Used
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.kafka.client import nodes, outcome
 from kafka_sink.kafka.client.ask import Ask, Coordinator
+from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
-from kafka_sink.producer.engine.transaction import Transaction
+from kafka_sink.producer.engine import batch_sender
+from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 from tests.model.world import World
-from tests.sim.delivery import query, stage
+from tests.sim.delivery import executor, query, stage
 from tests.sim.delivery.books import Attempt
 from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.job import SparkJob
@@ -82,7 +86,7 @@ def pooled_id_used_by_two_attempts(patch: pytest.MonkeyPatch) -> None:
     def changed(self: IdentityPool, sink_id: str, run: str, key: BatchKey) -> Used | None:
         used = take_used(self, sink_id, run, key)
         if used is not None:
-            self._by_sink[sink_id].free[used.identity] = used.transaction
+            self._by_sink[sink_id].free[used.identity] = used.last
         return used
 
     patch.setattr(IdentityPool, "take_used", changed)
@@ -91,12 +95,10 @@ def pooled_id_used_by_two_attempts(patch: pytest.MonkeyPatch) -> None:
 def pooled_id_used_before_its_end(patch: pytest.MonkeyPatch) -> None:
     """an id is free as soon as it is given back, before its transaction has ended"""
 
-    def changed(
-        self: IdentityPool, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None
-    ) -> None:
+    def changed(self: IdentityPool, identity: TaskIdentity, key: BatchKey, last: Last | None = None) -> None:
         known = self._by_sink.get(identity.sink_id)
         if known is not None and known.is_of(identity.run, key.query_id):
-            known.free[identity] = transaction
+            known.free[identity] = last
 
     patch.setattr(IdentityPool, "give_back", changed)
 
@@ -111,3 +113,62 @@ def pooled_id_that_missed_an_answer(patch: pytest.MonkeyPatch) -> None:
     # In the model a task has the same id in each batch.
     patch.setattr(Executor, "give_up", changed)
     _send_a_late_init(patch, 1)
+
+
+# ---- ids that go on without InitProducerId ----
+
+
+def refused_epoch_believed(patch: pytest.MonkeyPatch) -> None:
+    """a record that is refused because of its epoch counts as written"""
+    patch.setattr(batch_sender, "produce_outcome", _believing)
+    patch.setattr(batch_sender, "refuses_identity", lambda _code: False)
+
+
+def _believing(code: int) -> outcome.ProduceOutcome:
+    return outcome.ProduceOutcome.ACKED if outcome.refuses_identity(code) else outcome.produce_outcome(code)
+
+
+def epoch_of_the_last_transaction_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """a task goes on with the epoch of the last transaction under its id, as if nobody had ended that"""
+    following = identity_pool.next_identity
+
+    def changed(last: Any, options: Any) -> Any:
+        expected = following(last, options)
+        return expected and expected._replace(producer_epoch=expected.producer_epoch - 1)
+
+    patch.setattr(executor, "next_identity", changed)
+
+
+def written_records_left_behind(patch: pytest.MonkeyPatch) -> None:
+    """another epoch is asked for although records were acknowledged under the refused one"""
+
+    def changed(self: Transaction, error: Any) -> bool:
+        if self.state is TransactionState.IN_TRANSACTION:
+            self.state, self.error = TransactionState.REPLACING, error
+        self.is_expected = self.state is TransactionState.REPLACING
+        return self.is_expected
+
+    patch.setattr(Transaction, "on_identity_refused", changed)
+
+
+def last_epoch_ignored(patch: pytest.MonkeyPatch) -> None:
+    """a task goes on after the last epoch of a producer id"""
+    patch.setattr(identity_pool, "EPOCH_MAX", 2**31)
+
+
+def version_1_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """a task goes on with the next epoch in transaction version 1, too, where the end of a transaction leaves it"""
+    patch.setattr(NodeSet, "epochs_go_on", True)
+    following = identity_pool.next_identity
+    patch.setattr(
+        executor,
+        "next_identity",
+        lambda last, options: following(
+            last and last._replace(transaction=last.transaction._replace(transaction_version=2)), options
+        ),
+    )
+
+
+def late_markers_ignored(patch: pytest.MonkeyPatch) -> None:
+    """a task goes on where a late marker of the last transaction would end the new one"""
+    patch.setattr(nodes, "METADATA_OF_4_2", 0)

@@ -136,6 +136,15 @@ MISTAKES = (
     Mistake(naming.late_init_ignored, seeds(100), Search(Budget())),
     Mistake(naming.pooled_id_used_by_two_attempts, seeds(20, POOL)),
     Mistake(naming.pooled_id_used_before_its_end, seeds(20, POOL)),
+    Mistake(naming.epoch_of_the_last_transaction_goes_on, seeds(20, POOL)),
+    # tests/unit/commit/test_identity_pool.py, tests/unit/producer/engine/test_transaction_go_on.py and
+    # tests/integration/test_epochs_that_go_on.py find these in every run. The first costs a batch its commit only: its
+    # transaction is not open.
+    Mistake(naming.refused_epoch_believed),
+    Mistake(naming.written_records_left_behind),
+    Mistake(naming.last_epoch_ignored),
+    Mistake(naming.version_1_goes_on),
+    Mistake(naming.late_markers_ignored),
     # tests/integration/test_task_identities.py finds it in every run.
     Mistake(
         naming.pooled_id_that_missed_an_answer, search=Search(Budget(), batches=2, states_max=400_000, is_slow=True)

@@ -57,13 +57,29 @@ class TinyBroker:
     # ---- calls of tasks ----
 
     def write_in_task(self, transactional_id: str, partition: Any, value: bytes) -> tuple[int, int, int]:
-        """A whole task attempt in one step: a new epoch, one record. Gives producer id, epoch and offset. Epoch -1: the
-        task has to try again."""
+        """A whole task attempt in one step: the epoch that the end of the last transaction gave, or a new one; one
+        record. Gives producer id, epoch and offset. Epoch -1: the task has to try again."""
+        expected = self._epoch_that_goes_on(transactional_id, partition)
+        if expected is not None:
+            code = self._check_owner(transactional_id, *expected)
+            if code == 0:
+                self.add_partitions(transactional_id, [partition])
+                return (*expected, self.write(partition, value, *expected))
+            if code == 51:
+                return -1, -1, -1
         code, producer_id, epoch = self.init(transactional_id, None)
         if code:
             return -1, -1, -1
         self.add_partitions(transactional_id, [partition])
         return producer_id, epoch, self.write(partition, value, producer_id, epoch)
+
+    def _epoch_that_goes_on(self, transactional_id: str, partition: Any) -> tuple[int, int] | None:
+        """As its process remembers it: after that of the last record that was written under the id."""
+        if self.transaction_version == 1:
+            return None
+        own, entries = _producer_id(transactional_id), reversed(self.logs.get(partition, []))
+        last = next((entry for entry in entries if entry[0] == own and entry[2] is not None), None)
+        return None if last is None else (own, last[1] + 1)
 
     def write_more(
         self, transactional_id: str, partition: Any, value: bytes, producer_id: int, epoch: int, *, is_new: bool

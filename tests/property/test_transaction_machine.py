@@ -20,6 +20,7 @@ from kafka_sink.kafka.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
     END_TXN,
+    INIT_PRODUCER_ID,
     METADATA,
     PRODUCE,
     TXN_OFFSET_COMMIT,
@@ -32,6 +33,7 @@ from kafka_sink.producer.engine.transaction import TransactionState
 STARTING = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 OF_ONE_EPOCH = (*STARTING, END_TXN)
 REGISTERING = (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN)
+EXPECTED = ProducerIdentity(PRODUCER_ID, 7)
 # Connection and correlation id.
 Call = tuple[int, int]
 # Success is the most likely code; otherwise no walk would make progress.
@@ -60,8 +62,12 @@ def is_final_refusal(code: int) -> bool:
 class TransactionWalk(RuleBasedStateMachine):
     """It tracks what the user and the brokers can know. Only some checks look at the engine's own state."""
 
-    @initialize(transaction_version=st.sampled_from((1, 2)), receipt=st.sampled_from((None, None, None, None, 1, 2)))
-    def start(self, transaction_version: int, receipt: int | None) -> None:
+    @initialize(
+        transaction_version=st.sampled_from((1, 2)),
+        receipt=st.sampled_from((None, None, None, None, 1, 2)),
+        goes_on=st.booleans(),
+    )
+    def start(self, transaction_version: int, receipt: int | None, goes_on: bool) -> None:
         self.driver = TransactionDriver(
             transaction_version, brokers=2, leaders=(0, 1), coordinator=1, is_initialised=False,
             delivery_timeout_ms=20_000,
@@ -74,7 +80,7 @@ class TransactionWalk(RuleBasedStateMachine):
         self.is_over = False
         self.forget_transaction()
         if receipt is None:
-            self.ask("init")
+            self.ask("go_on" if goes_on else "init")
             self.ask("begin")
         else:
             self.receipt = TransactionReceipt("ledger", PRODUCER_ID, 4, receipt, True, {})
@@ -97,6 +103,7 @@ class TransactionWalk(RuleBasedStateMachine):
             "init": self.driver.init, "begin": self.driver.begin, "commit": self.driver.commit,
             "abort": self.driver.abort, "prepare": self.driver.prepare, "offsets": self.driver.send_offsets,
             "close": self.driver.close, "resume": lambda: self.driver.resume(self.receipt),
+            "go_on": lambda: self.driver.go_on(EXPECTED),
         }  # fmt: skip
         if name in ("commit", "abort"):
             self.is_prepared = False  # the user ends the transaction
@@ -213,6 +220,10 @@ class TransactionWalk(RuleBasedStateMachine):
     def on_request(self, request: Asked) -> None:
         assert not self.is_over, f"{request.api.name} after the end of the producer"
         assert not self.is_prepared or request.api not in OF_ONE_EPOCH, f"{request.api.name} after prepare"
+        if request.api is INIT_PRODUCER_ID and self.state is TransactionState.REPLACING:
+            mine = self.batches[self.first_batch :]
+            assert not [batch for batch in mine if batch in self.driver.delivered], "written under the refused identity"
+            self.identities.clear()
         if request.api in STARTING:
             self.starts.add(call_of(request))
         if request.api in OF_ONE_EPOCH:
@@ -246,9 +257,9 @@ class TransactionWalk(RuleBasedStateMachine):
             if self.ends:
                 assert self.ends[-1] is (name == "commit"), f"{name} succeeded, but the other end was asked for"
             elif self.starts:
-                assert name == "abort" and self.state is TransactionState.RENEWING, (
-                    "what may have started was not ended"
-                )
+                # Without an identity: it was refused, and so was all that was sent.
+                states = (TransactionState.RENEWING, TransactionState.UNINITIALIZED)
+                assert name == "abort" and self.state in states, "what may have started was not ended"
 
     @invariant()
     def no_batch_fails_unseen(self) -> None:

@@ -102,6 +102,8 @@ class Watch:
             self._trace.count(f"batch {command.event}")
         elif isinstance(command, Notice) and command.text.startswith("back to the bootstrap"):
             self._trace.count("went back to the bootstrap servers")
+        elif isinstance(command, Notice) and command.text.startswith("another epoch is asked for"):
+            self._trace.count("expected epoch was refused")
 
     # ---- at each send ----
 

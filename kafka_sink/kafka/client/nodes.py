@@ -43,6 +43,8 @@ BOOTSTRAP_ID_FIRST = -2
 # transactions their ends took 0.55 to 0.72 of the time.
 LANES_MAX = 4
 TRANSACTION_FEATURE = "transaction.version"
+# 4.2-IV1: every broker of the cluster is of Kafka 4.2 or newer.
+METADATA_FEATURE, METADATA_OF_4_2 = "metadata.version", 29
 
 
 class NodeSet:
@@ -260,6 +262,14 @@ class NodeSet:
     def transaction_version(self) -> int:
         """The rules of transactions: 2 from version 2 of the feature on (KIP-890), else 1."""
         return 2 if self.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
+
+    @property
+    def epochs_go_on(self) -> bool:
+        """Whether a transaction may begin with the epoch that the end of the last one gave, although its markers may
+        arrive twice. They have the same epoch, and in transaction version 2 leaders before Kafka 4.2 accept a late one
+        as the end of the new transaction (KAFKA-19446). InitProducerId raises the epoch once more."""
+        is_strict = self.finalized_features.get(METADATA_FEATURE, 0) >= METADATA_OF_4_2
+        return is_strict and self.transaction_version == 2
 
     def prepare(self, node_id: int, now_ms: int) -> None:
         """For a node that is wanted and not ready: starts connecting, or notes the end of the back-off."""

@@ -187,6 +187,9 @@ _PER_API: Mapping[tuple[int, int], Row[CoordinatorOutcome]] = {
 _READ = {0: Meaning.DONE, 1: Meaning.OUT_OF_RANGE, -1: Meaning.REPEAT}
 _DESCRIBE = {0: Meaning.DONE, -1: Meaning.REPEAT}
 
+# The coordinator, or the leader itself, knows another identity of this producer, or none.
+_OTHER_IDENTITY = frozenset({47, 49, 90})
+
 # After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so; an
 # UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it; and a leader that is
 # demoted while it waits for the replicas answers NOT_LEADER_OR_FOLLOWER, though they may have the batch by then.
@@ -201,6 +204,11 @@ def produce_outcome(error_code: int) -> ProduceOutcome:
     if facts.stale_metadata:
         return ProduceOutcome.RETRY_ELSEWHERE
     return ProduceOutcome.RETRY if facts.retriable else ProduceOutcome.REFUSED
+
+
+def refuses_identity(error_code: int) -> bool:
+    """Whether this error code of Produce is about producer id and epoch."""
+    return error_code in _OTHER_IDENTITY
 
 
 def is_definite(error_code: int) -> bool:

@@ -16,7 +16,13 @@ from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import split
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
-from kafka_sink.kafka.client.outcome import ProduceOutcome, describe, is_definite, produce_outcome
+from kafka_sink.kafka.client.outcome import (
+    ProduceOutcome,
+    describe,
+    is_definite,
+    produce_outcome,
+    refuses_identity,
+)
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import PRODUCE
@@ -165,9 +171,12 @@ class BatchSender:
             self._give_up(batch, failure.lost_partition_error(batch, losses[batch.topic_partition]))
 
     def settle(self) -> None:
-        """Drops the queued batches of a doomed transaction; without one, resolves partitions with unknown sequences."""
+        """Drops the queued batches of a doomed transaction, or prepares them for another identity; without a
+        transaction, resolves partitions with unknown sequences."""
         transaction, sequences = self._transaction, self._sequences
         if transaction is not None:
+            if transaction.must_drop_identity and not self.requests_in_flight:
+                self._release(transaction)
             if transaction.drops_unsent:
                 cause = transaction.error or TransactionAborted("the transaction was aborted")
                 for batch in self.accumulator.take_all():
@@ -176,6 +185,16 @@ class BatchSender:
             for topic_partition in sequences.settle_unresolved():
                 sequences.mark_for_renumbering(topic_partition)
             sequences.renumber_when_quiet()
+
+    def _release(self, transaction: Transaction) -> None:
+        """Each send under the refused identity has ended. If one was acknowledged, or may be in the log, the identity
+        was right, and somebody else has ended the transaction since."""
+        assert transaction.error is not None and self._sequences is not None
+        if transaction.is_expected and all(batch.is_surely_not_in_log for batch in self.incomplete):
+            self._sequences.release_all()
+            transaction.drop_identity()
+        else:
+            transaction.on_error(transaction.error)
 
     def fail_all(self, error: KafkaSinkError) -> None:
         """The producer is finished: nothing more is sent, no response is read."""
@@ -277,6 +296,9 @@ class BatchSender:
         batch.on_answered(is_definite=is_definite(error_code))
         if batch.is_done:
             return False
+        if refuses_identity(error_code) and self._may_replace_identity(batch, answer):
+            self._try_again(now_ms, batch, describe(error_code), error_code)
+            return False
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
             self._split(batch)
             return False
@@ -290,6 +312,9 @@ class BatchSender:
             self._sequences.mark_for_renumbering(batch.topic_partition)
         self._try_again(now_ms, batch, describe(error_code), error_code)
         return outcome is ProduceOutcome.RETRY_ELSEWHERE
+
+    def _may_replace_identity(self, batch: ProducerBatch, answer: Mapping[str, Any]) -> bool:
+        return self._transaction is not None and self._transaction.on_identity_refused(self._refusal(batch, answer))
 
     def _retry_of(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> Retry:
         if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
@@ -313,9 +338,7 @@ class BatchSender:
         return Retry.NONE if is_bound else Retry.RENUMBERED
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
-        error = failure.refused_error(
-            batch, answer["error_code"], answer.get("error_message"), self._options.transactional_id
-        )
+        error = self._refusal(batch, answer)
         record_errors = {
             item["batch_index"]: foreign_text(item["batch_index_error_message"])
             for item in answer.get("record_errors") or ()
@@ -323,6 +346,10 @@ class BatchSender:
         if outcome is ProduceOutcome.FATAL:
             self._end_producer(error)
         self._give_up(batch, error, record_errors)
+
+    def _refusal(self, batch: ProducerBatch, answer: Mapping[str, Any]) -> KafkaSinkError:
+        told = answer.get("error_message")
+        return failure.refused_error(batch, answer["error_code"], told, self._options.transactional_id)
 
     def _end_producer(self, error: KafkaSinkError) -> None:
         """As in Java a producer with an id is unusable then; without idempotence only the batch has failed."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.commands import NetworkCommand
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 if TYPE_CHECKING:
     from kafka_sink.producer.engine.producer_batch import ProducerBatch, TopicPartition
@@ -54,6 +55,7 @@ class Flush:
 class TransactionEvent(Enum):
     INIT = "init"
     INITIALIZED = "initialized"
+    IDENTITY_REFUSED = "identity refused"
     BEGIN = "begin"
     RENEW = "renew"
     PREPARE = "prepare"
@@ -129,6 +131,16 @@ class ResumeTransaction:
 
 
 @frozen
+class GoOn:
+    """Instead of init: goes on with the identity that the end of the last transaction has given, as far as the caller
+    knows. The leaders check it with the coordinator before they append the first record. If it is refused, or the
+    cluster's rules give no such identity, the coordinator is asked for one, as by init."""
+
+    operation: PendingOperation
+    identity: ProducerIdentity
+
+
+@frozen
 class StartOver:
     """An idle producer becomes a new one, with this transactional id or none: new producer id, sequences and
     transaction. Connections and cluster metadata are kept."""
@@ -151,7 +163,7 @@ class Abandon:
     reason: KafkaSinkError
 
 
-TransactionCall = TransactionStep | SendOffsets | ResumeTransaction
+TransactionCall = TransactionStep | SendOffsets | ResumeTransaction | GoOn
 OperationCall = Flush | TransactionCall | StartOver | Close
 Call = Append | WantTopic | OperationCall | Abandon
 

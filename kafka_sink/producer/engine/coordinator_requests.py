@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kafka_sink.errors import TransactionAborted
 from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
 from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -28,6 +29,7 @@ from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 # Up to this version FindCoordinator has one key, which is all that a producer needs.
 FIND_COORDINATOR_LAST_SINGLE = 3
+MAY_ARRIVE_LATE = "an InitProducerId has no answer: it may still arrive, and would abort even a prepared transaction"
 
 
 class CoordinatorRequest(ABC):
@@ -116,7 +118,8 @@ class InitProducerId(CoordinatorRequest):
     def __init__(self, transaction: Transaction, transaction_timeout_ms: int) -> None:
         super().__init__(transaction)
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._is_renewal = transaction.state is TransactionState.RENEWING
+        # An expected identity may be another one's.
+        self._is_renewal = transaction.state is TransactionState.RENEWING and not transaction.is_expected
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -131,6 +134,9 @@ class InitProducerId(CoordinatorRequest):
     def on_lost(self) -> None:
         super().on_lost()
         self.transaction.is_alone = False
+        if self.transaction.state is TransactionState.REPLACING:
+            # Too late for another transactional id.
+            self.transaction.on_error(TransactionAborted(MAY_ARRIVE_LATE))
 
     def on_done(self, body: Mapping[str, Any]) -> None:
         self.transaction.on_initialized(ProducerIdentity(body["producer_id"], body["producer_epoch"]))

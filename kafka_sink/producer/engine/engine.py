@@ -165,7 +165,10 @@ class Engine:
         # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
         if self._transaction is not None:
             self._adopt_identity(self._transaction)
+        was_refused = self._transaction is not None and self._transaction.must_drop_identity
         batches.settle()
+        if was_refused and self._transaction is not None and self._transaction.must_ask_identity:
+            self.nodes.log("debug", f"another epoch is asked for, nothing was written: {self._transaction.error}")
         if has_moved:
             self.metadata.request_news()
         if self._end is None:
@@ -244,6 +247,11 @@ class Engine:
             transaction.send_offsets(call)
         elif isinstance(call, c.ResumeTransaction):
             transaction.resume(call.operation, call.receipt)
+        elif isinstance(call, c.GoOn):
+            if self.nodes.epochs_go_on:
+                transaction.go_on(call.operation, call.identity)
+            else:
+                transaction.start(call.operation, TransactionEvent.INIT)
         elif call.event is TransactionEvent.BEGIN:
             transaction.begin(call.operation, self.nodes.transaction_version)
         else:

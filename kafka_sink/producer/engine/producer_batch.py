@@ -131,6 +131,11 @@ class ProducerBatch:
         self.unknown_sends = int(self.is_on_wire)
         self.whole_may_be_in_log = False
 
+    def on_released(self) -> None:
+        """No send was appended, and none will be: it may go out under any number."""
+        self.identity, self.base_sequence = NO_IDENTITY, NO_SEQUENCE
+        self.retry_at_ms = 0
+
     def finish(self) -> None:
         if self.is_done:
             raise LocalProtocolError(f"batch of {self.topic}-{self.partition} completed twice")

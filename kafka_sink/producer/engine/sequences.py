@@ -235,6 +235,14 @@ class Sequences:
             self._restart(topic_partition)
             del self.to_renumber[topic_partition]
 
+    def release_all(self) -> None:
+        """The identity was refused, and nothing was written under it: batches get their numbers with the next one."""
+        for partition in self._partitions.values():
+            for batch in partition.unacked:
+                batch.on_released()
+        self._partitions.clear()
+        self._become(NO_IDENTITY)
+
     def restart_all(self, identity: ProducerIdentity) -> None:
         """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged."""
         unsettled = [key for key, value in self._partitions.items() if value.unacked]

@@ -18,6 +18,13 @@ In version 1 a delayed request of one transaction can hit the next one, since bo
 new epoch (InitProducerId) whenever a request to a coordinator got no definite response, and after each abort: the state
 RENEWING.
 
+In version 2 a producer that knows the end of the last transaction under its id can go on without asking for an identity
+(`go_on`). This one is expected until a record is acknowledged: the leader has asked the coordinator, which accepts only
+the epoch that it has itself. If a leader refuses it before that, and every send was refused for sure, nothing of the
+transaction is in any log: the state REPLACING, in which the coordinator is asked for an identity and the batches wait.
+After an acknowledged record, or a send without a definite answer, a refusal is what it always is: somebody has ended
+the transaction.
+
 A prepared transaction (PREPARED) has all its records in the log and belongs to the holder of its receipt. Nothing here
 ends it, not even closing the producer. A producer that resumes a receipt may end that transaction and then has no
 identity: a new epoch under the id would change the response to another process's retried EndTxn from "done" to
@@ -46,6 +53,7 @@ class TransactionState(Enum):
     INITIALIZING = "initializing"
     READY = "ready"
     IN_TRANSACTION = "in transaction"
+    REPLACING = "replacing its identity"
     PREPARING = "preparing"
     PREPARED = "prepared"
     COMMITTING = "committing"
@@ -65,6 +73,10 @@ TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState
     (TransactionState.IN_TRANSACTION, TransactionEvent.COMMIT): TransactionState.COMMITTING,
     (TransactionState.IN_TRANSACTION, TransactionEvent.ABORT): TransactionState.ABORTING,
     (TransactionState.IN_TRANSACTION, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.IDENTITY_REFUSED): TransactionState.REPLACING,
+    (TransactionState.REPLACING, TransactionEvent.INITIALIZED): TransactionState.IN_TRANSACTION,
+    (TransactionState.REPLACING, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.REPLACING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
     (TransactionState.PREPARING, TransactionEvent.PREPARED): TransactionState.PREPARED,
     (TransactionState.PREPARING, TransactionEvent.ABORT): TransactionState.ABORTING,
     (TransactionState.PREPARING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
@@ -113,6 +125,7 @@ _ADVICE = {
     TransactionState.ABORTING: "the transaction is being aborted",
     TransactionState.RENEWING: "call begin_transaction() first",
     TransactionState.IN_TRANSACTION: "a transaction is open: commit or abort it first",
+    TransactionState.REPLACING: "the coordinator is being asked for another epoch",
 }
 
 
@@ -142,6 +155,8 @@ class Transaction:
         # A request with this epoch may still arrive late; see the module on transaction version 1.
         self.epoch_is_stale = False
         self.is_resumed = False  # the epoch comes from a receipt
+        # No broker has confirmed the identity yet.
+        self.is_expected = False
         # No InitProducerId without a response can arrive late and fence this producer.
         self.is_alone = True
         # An EndTxn that commits was sent and not refused for sure.
@@ -157,7 +172,7 @@ class Transaction:
     @property
     def refusal(self) -> KafkaSinkError | None:
         """Why a record would not be accepted now."""
-        if self.state is TransactionState.IN_TRANSACTION:
+        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.REPLACING):
             return None
         if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
             return self._current_error()
@@ -167,6 +182,15 @@ class Transaction:
         return self.state in WRITING and (self.transaction_version >= 2 or topic_partition in self.registered)
 
     @property
+    def must_drop_identity(self) -> bool:
+        return self.state is TransactionState.REPLACING and self.identity != NO_IDENTITY
+
+    @property
+    def must_ask_identity(self) -> bool:
+        is_dropped = self.state is TransactionState.REPLACING and self.identity == NO_IDENTITY
+        return is_dropped or self.state in (TransactionState.INITIALIZING, TransactionState.RENEWING)
+
+    @property
     def drops_unsent(self) -> bool:
         """Batches that are not in flight are pointless: the transaction will be aborted."""
         return self.state in (TransactionState.ABORTABLE, TransactionState.ABORTING)
@@ -174,7 +198,7 @@ class Transaction:
     @property
     def is_settled(self) -> bool:
         """Closing the producer would have nothing to end."""
-        return not self.drops_unsent and self.state not in WRITING
+        return not self.drops_unsent and self.state not in (*WRITING, TransactionState.REPLACING)
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
@@ -204,6 +228,17 @@ class Transaction:
             self._finish("prepare", error)
             self.finish_offsets(error)
 
+    def go_on(self, operation: PendingOperation, identity: ProducerIdentity) -> None:
+        refusal = self._refusal_of(TransactionEvent.INIT)
+        if refusal is not None:
+            self._refuse(operation, refusal)
+            return
+        self._move(TransactionEvent.INIT)
+        self.transaction_version = 2
+        self.on_initialized(identity)
+        self.is_expected = True
+        self.finished.append(Finished(operation, None, self.is_alone))
+
     def begin(self, operation: PendingOperation, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:
             self._waiting["begin"].append(operation)
@@ -221,7 +256,9 @@ class Transaction:
 
     def send_offsets(self, call: SendOffsets) -> None:
         if self.state is not TransactionState.IN_TRANSACTION or self.offsets is not None:
-            self._refuse(call.operation, self.refusal or LocalProtocolError("offsets are already being sent"))
+            is_replacing = self.state is TransactionState.REPLACING
+            why = f"no offsets can be sent: {_ADVICE[self.state]}" if is_replacing else "offsets are already being sent"
+            self._refuse(call.operation, self.refusal or LocalProtocolError(why))
             return
         self.offsets = call
 
@@ -243,7 +280,7 @@ class Transaction:
 
     def abort_before_close(self) -> None:
         """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
-        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.ABORTABLE):
+        if (self.state, TransactionEvent.ABORT) in TRANSITIONS and self.state is not TransactionState.PREPARED:
             self.error = self.error or TransactionAborted("the producer was closed")
             self._finish_all(self._current_error())
             self._move(TransactionEvent.ABORT)
@@ -258,9 +295,22 @@ class Transaction:
 
     def on_acked(self, topic_partition: TopicPartition, last_offset: int, topic_id: bytes | None) -> None:
         self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
+        self.is_expected = False
         topic, _ = topic_partition
         if topic_id is not None and self.topic_ids.setdefault(topic, topic_id) != topic_id:
             self.on_error(TransactionAborted(RECREATED.format(topic)))
+
+    def on_identity_refused(self, error: KafkaSinkError) -> bool:
+        """Whether another identity will do: it was only expected, and no record of the transaction is acknowledged."""
+        if self.is_expected and self.state is TransactionState.IN_TRANSACTION:
+            self._move(TransactionEvent.IDENTITY_REFUSED)
+            self.error = error
+        return self.is_expected and self.state is TransactionState.REPLACING
+
+    def drop_identity(self) -> None:
+        """Nothing was written under it, and nothing will be."""
+        self.identity = NO_IDENTITY
+        self.is_started = False
 
     def on_error(self, error: KafkaSinkError) -> bool:
         """This transaction can no longer be committed; the first error is reported. False: there was nothing to
@@ -285,8 +335,12 @@ class Transaction:
     # ---- events of the coordinator, from TransactionRequests ----
 
     def on_initialized(self, identity: ProducerIdentity) -> None:
+        if self.drops_unsent:
+            return  # the transaction was given up while its identity was being replaced
         self._move(TransactionEvent.INITIALIZED)
         self.identity = identity
+        self.is_expected = False
+        self.error = None
         self.epoch_is_stale = False
         self._finish("init", None, self.is_alone)
         if self._waiting["begin"]:
@@ -307,8 +361,9 @@ class Transaction:
 
     def on_ended(self, next_identity: ProducerIdentity | None) -> None:
         """The end is certain. `next_identity`: in transaction version 2, for the next transaction."""
-        was_aborted = self.state is TransactionState.ABORTING and self.is_started
-        if self.is_resumed:
+        was_started = self.is_started
+        was_aborted = self.state is TransactionState.ABORTING and was_started
+        if self.is_resumed or self.identity == NO_IDENTITY:
             self._move(TransactionEvent.ENDED_RESUMED)
             next_identity = NO_IDENTITY
         elif next_identity is None and (self.epoch_is_stale or was_aborted):
@@ -317,6 +372,7 @@ class Transaction:
             self._move(TransactionEvent.ENDED)
         self.identity = next_identity or self.identity
         self.epoch_is_stale = self.is_resumed = False
+        self.is_expected = self.is_expected and not was_started
         self.error = None
         self._clear_touched()
         self._finish("end", None)

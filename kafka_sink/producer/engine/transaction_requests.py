@@ -4,9 +4,10 @@ One request at a time, derived from the state of the `Transaction` each time som
 
   coordinator unknown          -> FindCoordinator
   initializing or renewing     -> InitProducerId
+  replacing, nothing in flight -> InitProducerId
   partitions to register (v1)  -> AddPartitionsToTxn
   offsets to send              -> AddOffsetsToTxn (v1), FindCoordinator of the group, TxnOffsetCommit
-  ending, nothing in flight  -> EndTxn
+  ending, nothing in flight    -> EndTxn
 
 An answer is read in three steps: find its error code, ask kafka/client/outcome.py what it means, act on that. Transport
 failures have a meaning, too: the coordinator may have moved, and the request may have been carried out.
@@ -109,7 +110,7 @@ class TransactionRequests:
         `is_quiet`: no batch is in flight or queued for a retry, so the transaction may be ended.
         """
         transaction = self._transaction
-        if transaction.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
+        if transaction.must_ask_identity:
             return InitProducerId(transaction, self._transaction_timeout_ms)
         if transaction.state in WRITING and transaction.unregistered:
             return AddPartitions(transaction)

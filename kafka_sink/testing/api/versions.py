@@ -1,6 +1,7 @@
 """ApiVersions (18), versions 0-4: the supported versions, and the features of the cluster.
 
-The finalized feature `transaction.version` enables transactions of version 2 in clients. An unknown later version is
+The finalized feature `transaction.version` enables transactions of version 2 in clients; `metadata.version` tells what
+all brokers know. An unknown later version is
 answered in version 0 with UNSUPPORTED_VERSION (KIP-511). Produce is listed from version 0 although 0-2 are refused,
 because librdkafka requires that (KAFKA-18659), and AddPartitionsToTxn up to the versions used between brokers, which
 tells a client that they verify transactions (KIP-890). `Settings.release` limits the versions to those of that Kafka
@@ -19,7 +20,7 @@ from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.session import Stage
 from kafka_sink.testing.settings import Settings
 
-TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_VERSION, METADATA_VERSION = "transaction.version", "metadata.version"
 TRANSACTION_VERSION_MAX = 2
 LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
     "4.3": {},
@@ -35,6 +36,7 @@ LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
         "ListTransactions": 1,
     },
 }
+METADATA_VERSIONS: Mapping[str, int] = {"4.3": 30, "3.9": 21}
 # Listed for all, but refused here: only brokers may use these versions.
 OF_BROKERS: Mapping[str, int] = {"AddPartitionsToTxn": 5}
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -70,14 +72,18 @@ def on_api_versions(call: Call) -> Answer:
     if call.session.stage is Stage.VERSIONS:
         call.session.stage = Stage.HANDSHAKE
     level = call.core.settings.number(TRANSACTION_VERSION)
-    finalized = {"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}
+    levels = {METADATA_VERSION: METADATA_VERSIONS[call.core.settings.release], TRANSACTION_VERSION: level}
     supported = {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_VERSION_MAX}
     return {
         "error_code": 0,
         "api_keys": list_api_versions(call),
         "supported_features": [supported],
         "finalized_features_epoch": 1,
-        "finalized_features": [finalized] if level else [],
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in levels.items()
+            if level
+        ],
     }
 
 

@@ -7,15 +7,18 @@ the rows, a flush, and either a receipt for a prepared transaction or a close, w
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
+from random import Random
 
-from kafka_sink.commit.identity_pool import IdentityPool
+from kafka_sink.commit.identity_pool import IdentityPool, Last, next_identity
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import OperationTimeout, TransactionAborted
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.commands import TransactionEvent, TransactionReceipt
 from kafka_sink.spark.task import IDENTITIES_MAX
+from kafka_sink.testing.errors import Refused
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books
 from tests.sim.history import Fate
@@ -23,6 +26,7 @@ from tests.sim.scenario import TOPICS
 
 METADATA_POLL_MS = 20
 ABORT_TIMEOUT_MS = 10_000
+TAKEN_SHARE = 0.1
 Report = Callable[[Attempt, TaskReceipt | None], None]
 
 
@@ -32,6 +36,8 @@ class Executor(Client):
     books: Books
     # The ids of this process, if ids are used again.
     pool: IdentityPool | None = None
+    # The last transaction under the id that the attempt has taken.
+    last: Last | None = None
     attempt: Attempt | None = None
     is_idle = False
     # Set from outside: Spark or a row makes the attempt fail.
@@ -50,13 +56,25 @@ class Executor(Client):
         """Takes an id that this process has used before, if one is free, instead of the attempt's own."""
         own = attempt.own_identity
         used = None if self.pool is None else self.pool.take_used(own.sink_id, own.run, attempt.key)
+        self.last = None
         if used is not None:
             self.trace.count("transactional id used again")
-            attempt.identity = used.identity
+            attempt.identity, self.last = used.identity, used.last
+            if Random(attempt.name).random() < TAKEN_SHARE:
+                self._init_by_another(attempt.transactional_id)
+
+    def _init_by_another(self, transactional_id: str) -> None:
+        """Another client asks for an epoch of the id, so that the expected one is wrong."""
+        core, timeout_ms = self.network.core, self.plan.options.transaction_timeout_ms
+        with suppress(Refused):
+            core.coordinator.init_producer_id(transactional_id, timeout_ms, None, lambda *_: None)
+            self.trace.count("another client took an epoch")
+        self.network.route(core.tick(self.loop.now_ms))
 
     def give_back(self, attempt: Attempt, receipt: TaskReceipt) -> None:
         if self.pool is not None:
-            self.pool.give_back(attempt.identity, attempt.key, receipt.transaction)
+            assert receipt.transaction is not None
+            self.pool.give_back(attempt.identity, attempt.key, Last(receipt.transaction, self.plan.options))
 
     def give_up(self, attempt: Attempt) -> None:
         """An InitProducerId for the attempt's id may still arrive, so the id is not used again."""
@@ -133,8 +151,13 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
 
 def _take_identity(executor: Executor, attempt: Attempt) -> Script:
     """Gives up an id whose InitProducerId may still arrive, as the task does."""
+    expected = next_identity(executor.last, executor.plan.options)
     for _ in range(IDENTITIES_MAX):
-        result = yield partial(c.TransactionStep, event=TransactionEvent.INIT)
+        init = partial(c.TransactionStep, event=TransactionEvent.INIT)
+        if expected is not None:
+            executor.trace.count("task went on with an expected epoch")
+        result = yield init if expected is None else partial(c.GoOn, identity=expected)
+        expected = None
         assert result is not None
         if result.error is not None:
             return result.error

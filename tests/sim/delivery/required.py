@@ -65,7 +65,10 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     LOST_MARKERS: (),
     EXPIRY: ("driver's id expired", "task's id expired"),
     LYING: tuple(f"lie: {api} answered with {code}" for api, codes in LIES.items() for code in codes),
-    POOL: ("transactional id used again",),
+    POOL: (
+        "transactional id used again", "task went on with an expected epoch", "another client took an epoch",
+        "expected epoch was refused",
+    ),
     OPERATORS: (
         *(f"ended by an operator: {way}" for way in WAYS), "commit: a partition is not in the transaction any more",
         "commit: a part of the transaction is closed",

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.identity_pool import IDENTITIES_PER_SINK_MAX, SINKS_MAX, IdentityPool, is_over
+from kafka_sink.commit.identity_pool import (
+    IDENTITIES_PER_SINK_MAX,
+    SINKS_MAX,
+    IdentityPool,
+    Last,
+    is_over,
+    next_identity,
+)
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX
 
 RUN, NEXT_RUN = "a" * 16, "b" * 16
 PREPARED = PreparedTransaction("x", 7, 3, 2)
+OPTIONS = ProducerOptions(bootstrap_servers=(("a", 1),))
+LAST = Last(PREPARED, OPTIONS)
 
 
 def batch(number: int | str, query: str = "q") -> BatchKey:
@@ -35,7 +48,7 @@ def used_in(pool: IdentityPool, number: int, attempt: int, **more: str) -> TaskI
     """Takes an id for a successful attempt of that batch and gives it back."""
     where = {"sink": "sink", "run": RUN, "query": "q", **more}
     identity = take(pool, where["sink"], where["run"], batch(number, where["query"]), attempt)
-    pool.give_back(identity, batch(number, where["query"]), PREPARED)
+    pool.give_back(identity, batch(number, where["query"]), LAST)
     return identity
 
 
@@ -115,8 +128,35 @@ def test_an_id_given_back_twice_is_there_once(pool: IdentityPool) -> None:
 
 def test_the_last_transaction_comes_with_the_id(pool: IdentityPool) -> None:
     identity = used_in(pool, 0, 1)
-    assert pool.take_used("sink", RUN, batch(1)) == (identity, PREPARED)
+    assert pool.take_used("sink", RUN, batch(1)) == (identity, LAST)
     assert pool.take_used("sink", RUN, batch(1)) is None
+
+
+def test_in_transaction_version_2_the_next_transaction_has_the_epoch_that_the_end_gives() -> None:
+    assert next_identity(LAST, OPTIONS) == (7, 4)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        None,
+        Last(PREPARED._replace(transaction_version=1), OPTIONS),
+        LAST._replace(options=replace(OPTIONS, transaction_timeout_ms=1)),
+        LAST._replace(options=replace(OPTIONS, bootstrap_servers=(("b", 1),))),
+        *(Last(PREPARED._replace(producer_epoch=epoch), OPTIONS) for epoch in (32_765, 32_766, 32_767)),
+    ],
+    ids=["nothing written", "version 1", "time-out", "cluster", "32765", "32766", "32767"],
+)
+def test_the_coordinator_is_asked_where_the_end_gives_no_epoch_or_it_has_to_be_told_something(
+    last: Last | None,
+) -> None:
+    assert next_identity(last, OPTIONS) is None
+
+
+def test_the_last_epoch_that_goes_on_leaves_room_for_a_time_out() -> None:
+    """Brokers keep the epoch after the last one for a producer that they fence, and Kafka 4.0 raises it twice."""
+    following = next_identity(Last(PREPARED._replace(producer_epoch=32_764), OPTIONS), OPTIONS)
+    assert following == (7, 32_765) and following.producer_epoch < PRODUCER_EPOCH_MAX
 
 
 def test_sinks_and_ids_beyond_the_bounds_are_forgotten(pool: IdentityPool) -> None:

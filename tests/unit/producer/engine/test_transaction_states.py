@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[Transaction], None]] = {
     "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
     "prepare": lambda transaction: transaction.start(1, TransactionEvent.PREPARE),
     "resume": lambda transaction: transaction.resume(1, RECEIPT),
+    "go_on": lambda transaction: transaction.go_on(1, ProducerIdentity(7, 3)),
     "commit": lambda transaction: transaction.start(1, TransactionEvent.COMMIT),
     "abort": lambda transaction: transaction.start(1, TransactionEvent.ABORT),
 }
@@ -55,6 +56,7 @@ HEARD: dict[str, dict[TransactionState, TransactionState]] = {
         TransactionState.PREPARING: TransactionState.PREPARING,
     },
     "resume": {TransactionState.UNINITIALIZED: TransactionState.PREPARED},
+    "go_on": {TransactionState.UNINITIALIZED: TransactionState.READY},
     "commit": {
         TransactionState.IN_TRANSACTION: TransactionState.COMMITTING,
         TransactionState.PREPARED: TransactionState.COMMITTING,
@@ -64,6 +66,7 @@ HEARD: dict[str, dict[TransactionState, TransactionState]] = {
         TransactionState.IN_TRANSACTION: TransactionState.ABORTING,
         TransactionState.PREPARING: TransactionState.ABORTING,
         TransactionState.PREPARED: TransactionState.ABORTING,
+        TransactionState.REPLACING: TransactionState.ABORTING,
         TransactionState.ABORTABLE: TransactionState.ABORTING,
         TransactionState.ABORTING: TransactionState.ABORTING,
     },
@@ -175,6 +178,7 @@ def test_in_a_doomed_transaction_a_call_is_answered_with_the_reason(name: str) -
         (TransactionState.READY, LocalProtocolError, "begin_transaction"),
         (TransactionState.RENEWING, LocalProtocolError, "begin_transaction"),
         (TransactionState.IN_TRANSACTION, None, ""),
+        (TransactionState.REPLACING, None, ""),
         (TransactionState.PREPARING, LocalProtocolError, "being prepared"),
         (TransactionState.PREPARED, LocalProtocolError, "can only be ended"),
         (TransactionState.COMMITTING, LocalProtocolError, "being committed"),
@@ -242,6 +246,14 @@ def test_a_receipt_of_another_id_is_refused_and_changes_nothing() -> None:
 
 def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, list[int]]:
     """A producer in this state, and its waiting calls."""
+    if state == "replacing":
+        driver = TransactionDriver(2, brokers=2, coordinator=1, is_initialised=False)
+        driver.hold(PRODUCE, END_TXN, INIT_PRODUCER_ID)
+        driver.go_on(ProducerIdentity(7, 3))
+        driver.begin()
+        driver.send()
+        driver.reply(PRODUCE, 47)
+        return driver, []
     if state in ("uninitialized", "initializing"):
         driver = TransactionDriver(transaction_version, is_initialised=False)
         driver.hold(INIT_PRODUCER_ID)
@@ -273,7 +285,7 @@ def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, li
 
 STATES = (
     "uninitialized", "initializing", "ready", "renewing", "in transaction", "abortable", "preparing", "committing",
-    "aborting",
+    "aborting", "replacing",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from driver import EngineDriver
 from fake_cluster import Asked, FakeCluster
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.client.nodes import METADATA_OF_4_2
 from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -36,12 +37,14 @@ from kafka_sink.producer.engine.commands import (
     Close,
     ConsumerGroup,
     Finished,
+    GoOn,
     ResumeTransaction,
     SendOffsets,
     TransactionEvent,
     TransactionReceipt,
     TransactionStep,
 )
+from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 
 GROUP, TRANSACTION = 0, 1
 TRANSACTIONAL_ID = "ledger"
@@ -67,12 +70,13 @@ class TransactionDriver(EngineDriver):
         coordinator: int = 0,
         is_initialised: bool = True,
         api_versions: Mapping[int, tuple[int, int] | None] | None = None,
+        metadata_version: int = METADATA_OF_4_2,
         **options: Any,
     ) -> None:
         cluster = FakeCluster(
             {node_id: (f"host{node_id}", 9092) for node_id in range(brokers)},
             {"t": dict(enumerate(leaders))},
-            features={"transaction.version": transaction_version},
+            features={"transaction.version": transaction_version, "metadata.version": metadata_version},
             api_versions=api_versions,
         )
         self.coordinators = {TRANSACTION: coordinator, GROUP: coordinator}
@@ -89,6 +93,9 @@ class TransactionDriver(EngineDriver):
 
     def init(self) -> int:
         return self._call(TransactionStep(self.operation_id(), TransactionEvent.INIT))
+
+    def go_on(self, identity: ProducerIdentity) -> int:
+        return self._call(GoOn(self.operation_id(), identity))
 
     def begin(self) -> int:
         return self._call(TransactionStep(self.operation_id(), TransactionEvent.BEGIN))
