@@ -15,7 +15,8 @@ NO_BROKER = _of_clusters(
     "PKS-3001", "no broker answers",
     "No address of kafka.bootstrap.servers answered in time; the text has the reason for each.",
     "Check addresses and port, and that driver and executors reach what brokers advertise (advertised.listeners).",
-    ("no broker has answered",),
+    ("no broker has answered", "is a TLS listener behind this port?", "does this listener want SASL?",
+     "the peer is no Kafka broker but"),
     page="troubleshooting.md#advertises-this-address-a-hostname-of-docker-localhost",
 )
 TOPIC_UNKNOWN = _of_clusters(
@@ -115,21 +116,31 @@ LOGIN_REFUSED = _of_logins(
     "PKS-4001", "login refused",
     "The broker does not accept name and password, token or ticket. They were tried once: more would lock the "
     "account.",
-    "Correct them; the broker's reason is in the text.",
-    ("refused the credentials for", "with the server failed"),
+    "Correct them; the broker's reason is in the text. With AWS see to role, clock and region too "
+    "(kafka-cluster:Connect), with Kerberos to the service. If the server does not know the password, find out which "
+    "one answers. A broker must store SCRAM credentials with 4096 to 1,000,000 iterations.",
+    ("refused the credentials for", "with the server failed",
+     "its signature is wrong: it does not know the password and may be an impostor", "iterations, at least"),
+    page="security.md#recipes",
 )
 CERTIFICATE_REFUSED = _of_logins(
     "PKS-4002", "certificate refused",
     "A broker's certificate or the client's own one: wrong name, unknown authority, or expired.",
-    "Set kafka.ssl.truststore.location to the authority that signed it, or connect by a name that it contains.",
-    ("does not prove that it is",),
+    "Set kafka.ssl.truststore.location to the authority that signed it, or connect by, and advertise, a name that it "
+    "contains. Not valid yet: set the clocks. Expired, revoked or not for servers: the broker needs a new one. If a "
+    "client's one is demanded, set kafka.ssl.keystore.location.",
+    ("does not prove that it is", "it was signed by an authority that is not trusted here",
+     "it is self-signed and not trusted here", "it is for another host name",
+     "there is no list of revoked certificates", "the broker demands a client certificate"),
+    page="security.md#client-certificate-mtls",
     data="Nothing was sent to that broker.",
 )
 TLS_MISMATCH = _of_logins(
     "PKS-4003", "port and security.protocol do not match",
     "One side uses TLS or SASL on this port and the other does not, or they share no TLS version.",
     "Set kafka.security.protocol to that of this listener, or use the other listener's port.",
-    ("does not speak TLS on this port", "does not want SASL on this port", "does this listener speak TLS?"),
+    ("does not speak TLS on this port", "does not want SASL on this port", "does this listener speak TLS?",
+     "no TLS version is allowed by both sides"),
 )
 MECHANISM_NOT_OFFERED = _of_logins(
     "PKS-4004", "login mechanism is not offered",
@@ -140,7 +151,8 @@ MECHANISM_NOT_OFFERED = _of_logins(
 NOT_AUTHORIZED = _of_logins(
     "PKS-4005", "permission missing",
     "The text names the resource and the operation.",
-    "Grant the permission (kafka-acls, or the service's console).",
+    "Grant the permission (kafka-acls, or the service's console). If it was taken away before a decision, the batch "
+    "runs again when it is back.",
     ("not authorized to describe topic", "The principal needs"),
     data=TASK,
     page="security.md#permissions",
@@ -161,23 +173,28 @@ LOGIN_OPTIONS = _of_logins(
 TOKEN_UNUSABLE = _of_logins(
     "PKS-4008", "no usable token",
     "The token endpoint, or your own function, returned none that can be used.",
-    "Check client id, secret and scope, or the function.",
+    "Check client id, secret and scope, or the function. If the endpoint does not answer: "
+    "reach it from this host, or set https_proxy.",
     ("answered without an access_token", "check client id, secret and scope"),
 )
 AWS_LOGIN = _of_logins(
     "PKS-4009", "no AWS credentials",
     "No place where AWS keeps credentials has usable ones.",
     "Set keys in options, environment or a profile, or run with a role; check the place that the text names. Without "
-    "keys in options: pip install 'pykafka-sink[aws]'.",
+    "keys in options: pip install 'pykafka-sink[aws]'. Where STS refuses, see to the role and its trust policy.",
     ("no AWS credentials in options, environment and ~/.aws", "there is no AWS profile", "with the package botocore",
-     "botocore got no AWS credentials", "run aws sso login"),
+     "botocore got no AWS credentials", "run aws sso login", "check the role, its trust policy and the keys",
+     "says no region of AWS: set sasl.aws.region"),
     page="security.md#amazon-msk-with-iam",
 )
 KERBEROS_LOGIN = _of_logins(
     "PKS-4010", "no Kerberos ticket",
     "The Kerberos library gave no ticket for the broker.",
-    "Check keytab, principal and service name with kinit and kvno on that host.",
-    ("Kerberos gives",),
+    "Check keytab, principal and service name (kinit and kvno on that host), the host name that the broker advertises, "
+    "and that the KDC is up. An expired ticket: kinit, or use a keytab.",
+    ("Kerberos gives", "check the principal", "has no key for the principal",
+     "the keytab does not have the principal's current key", "the ticket has expired: get a new one with kinit",
+     "check sasl.kerberos.service.name, and the host name that the broker advertises", "no proof"),
     page="security.md#kerberos",
 )
 # ---- 50xx: sending ----

@@ -177,8 +177,9 @@ SCHEMA_INVALID = _of_schemas(
 SCHEMA_MISMATCH = _of_schemas(
     "PKS-7002", "columns do not fit the schema",
     "The text lists each mismatch.",
-    "Cast or rename the columns, or change the schema.",
-    ("the columns do not fit the",),
+    "Cast or rename columns, leave out those without a field (value.columns), add a column for a field that has no "
+    "default, or change the schema.",
+    ("the columns do not fit the", "the schema has no field for column", "which has no default and cannot be null"),
 )
 SCHEMA_MISSING = _of_schemas(
     "PKS-7003", "no schema",
@@ -195,14 +196,17 @@ TYPE_UNWRITABLE = _of_schemas(
 REGISTRY_REFUSED = _of_schemas(
     "PKS-7005", "schema registry refused",
     "It has no such subject or schema, or calls it incompatible; its reason is in the text.",
-    "Register the schema first, or make it compatible.",
+    "Register the schema first (auto.register.schemas=true does), or make it compatible. If it should be there, look "
+    "whether this is the right registry and context.",
     ("the schema is not registered under", "has no subject"),
 )
 REGISTRY_UNREACHABLE = _of_schemas(
     "PKS-7006", "schema registry does not answer",
     "It could not be reached, or failed each time. A stream that has its schema goes on.",
-    "Check schema.registry.url, and that the driver can reach it.",
-    ("again and again",),
+    "Check schema.registry.url, and that the driver can reach it. If it is slow, raise "
+    "schema.registry.http.read.timeout.ms; if its certificate is not trusted, set "
+    "schema.registry.ssl.truststore.location.",
+    ("did not answer: ", "again and again"),
 )
 REGISTRY_LOGIN = _of_schemas(
     "PKS-7007", "schema registry refused the login",
