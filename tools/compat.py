@@ -1,4 +1,4 @@
-"""Runs the tests that depend on Kafka or PySpark with every supported version, and writes docs/compatibility.md.
+"""Runs the tests that depend on Kafka or PySpark with every supported version: writes docs/compatibility-runs.md.
 
     python -m tools.compat                                    everything; about an hour on two idle cores
     python -m tools.compat --kafka 3.4.1 4.4.0 --pyspark --no-oldest    only these brokers
@@ -38,7 +38,7 @@ from tools.kafka_jars import cache_folder, cache_lock
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "compatibility.json"
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "compatibility-runs.md"
 
 # 3.4 and 3.5: the leader accepts a Produce into a transaction without asking its coordinator (before KIP-890, part 1).
 # 3.9: the last line with transaction version 1. 4.0: the first with version 2. 4.3 and 4.4: the newest lines.
@@ -309,18 +309,10 @@ def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]], **
 # ---- the page ----------------------------------------------------------------------------------------------------
 
 _INTRODUCTION = """\
-# Compatibility
+# What was run, and when
 
-| | works with |
-| --- | --- |
-| PySpark | the format: 4.0 or newer, pipelines 4.1. The [functions](guides/second-door.md): 3.4 or newer |
-| Apache Kafka | 3.6 or newer; older ones with [limits](exactly-once.md#brokers-that-cannot-do-everything) |
-| Python | 3.10 or newer, with pyarrow 14.0.1 and numpy 1.23.5 or newer |
-| Java | what Spark needs: 17 or newer for Spark 4 |
-| managed Spark, managed Kafka | [platforms](platforms.md), [services](services.md) |
-
-Below is what was actually run, and when (`make compat`); versions that are not listed were not tested. Every run of the
-tests uses Apache Kafka 4.3.1 and 3.9.1 and PySpark 4.3.0.
+By `make compat`; what follows from it for users: [compatibility](compatibility.md). Every run of the tests uses Apache
+Kafka 4.3.1 and 3.9.1 and PySpark 4.3.0.
 """
 _BROKERS = """\
 ## Apache Kafka
@@ -348,10 +340,8 @@ extra `kerberos`, which is built against the host's library. The extra `aws` was
 [test_aws](../tests/integration/test_aws.py). The tests: {links}.
 
 Why these: current images with Spark 3.4 and 3.5 have pyarrow 14.0.2 and numpy 1.23.5 at least
-([platforms](platforms.md)), and a newer numpy would not fit their pandas; so pip leaves both alone there. Before
-pyarrow 18, columns of views (string_view, binary_view), which Spark never sends, are refused. pyarrow before 14.0.1 can
-be made to run code by data it reads (CVE-2023-47248). Python 3.9, which Amazon EMR 7 has beside 3.11, is out of
-support, and so is what pip would find for it.
+([platforms](platforms.md)), and a newer numpy would not fit their pandas; so pip leaves both alone there. Python 3.9,
+which Amazon EMR 7 has beside 3.11, is out of support, and so is what pip would find for it.
 """
 
 

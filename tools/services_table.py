@@ -41,10 +41,9 @@ _INTRODUCTION = f"""\
 `pykafka-sink check --preset NAME --explain` shows both. As the services are documented, exactly once works on all of
 them but Event Hubs' tiers without transactions.
 
-**Nothing here was run against a service itself.** Each list names the documentation that it is from. The embedded
-broker imitates the differences (`python -m kafka_sink.testing --quirks event-hubs`), and {ROWS} rows were written to it
-in every mode, by the calls that Spark makes: with the preset and `topic.create=true`, and in the last two columns
-without a preset (the last one at-least-once). `python -m tools.services_table` writes this page.
+**Nothing here was run against a service itself.** Each list names the documentation that it is from. What works was
+tried on the embedded broker, which imitates the differences: with the preset and `topic.create=true`, and in the last
+two columns without a preset. `python -m tools.services_table` writes this page.
 """
 
 _AFTER_TABLE = """

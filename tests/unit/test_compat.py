@@ -1,4 +1,4 @@
-"""docs/compatibility.md equals its file of results; README, quick start and metadata require the same PySpark."""
+"""docs/compatibility-runs.md equals its file of results, docs/compatibility.md names the same versions; README, quick start and metadata require the same PySpark."""
 
 from __future__ import annotations
 
@@ -110,6 +110,13 @@ def test_columns_that_are_run_again_leave_the_others_as_they_were(monkeypatch: p
 def test_the_committed_page_is_what_the_results_say() -> None:
     assert compat.PAGE.read_text() == compat.page(compat.read_results())
     assert set(compat.KAFKA) >= set(VERSIONS)
+
+
+def test_the_page_for_users_names_the_versions_that_are_run() -> None:
+    text = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    results = compat.read_results()
+    for versions, side in ((compat.KAFKA, "kafka"), (compat.PYSPARK, "pyspark")):
+        assert ", ".join(version for version in versions if version in results[side]) in text
 
 
 def test_the_tests_that_are_named_exist() -> None:
