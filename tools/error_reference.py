@@ -21,7 +21,7 @@ CHAPTERS = {
     "PKS-30": ("Brokers and topics", ""),
     "PKS-40": (
         "Logins and permissions",
-        "[Recipes](security.md#recipes). Wrong credentials and certificates fail at once; what may pass is tried again.",
+        "[Recipes](security.md#recipes). Wrong credentials and certificates fail at once; the rest is tried again.",
     ),
     "PKS-50": ("Sending", ""),
     "PKS-60": (

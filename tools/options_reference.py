@@ -32,7 +32,7 @@ _INTRODUCTION = f"""\
 In Spark, options of the producer have the prefix `{PREFIX}`, as with Spark's own sink; the sink's own have none. Only
 `{PREFIX}bootstrap.servers` is required. Names are case-insensitive. An unknown name is an error that suggests the most
 similar one; all problems are reported together. No option is ignored silently. Sizes are in bytes, times in
-milliseconds; where no default is named, the option is not set.
+milliseconds; where no default is named, the option is not set; where no values are, it takes any text.
 
 | you want | options |
 |---|---|
@@ -68,10 +68,10 @@ _PRODUCER = """\
 ## Producer options
 
 For `Producer({...})`, without the prefix: the names of the Java producer, with its newest defaults. Values may be text,
-numbers or booleans; lists are separated by commas. What this page does not mention is as in Java, except where Java
-accepts what cannot work or is ambiguous: ports are 1 to 65535, hosts are not empty, IPv6 addresses need brackets, a
-scheme in `bootstrap.servers` must match `security.protocol`, `transaction.timeout.ms` and `metrics.sample.window.ms`
-are at least 1, and `connections.max.idle.ms` must not be 0, which has opposite meanings in Java and librdkafka.
+numbers or booleans; lists are separated by commas. What this page does not mention is as in Java, but for values that
+Java accepts and that cannot work. Ports are 1 to 65535, hosts are not empty, IPv6 addresses need brackets, and a scheme
+in `bootstrap.servers` must match `security.protocol`. `transaction.timeout.ms` and `metrics.sample.window.ms` are at
+least 1, and `connections.max.idle.ms` must not be 0, which has opposite meanings in Java and librdkafka.
 """
 
 _SECURITY = """\
@@ -127,7 +127,8 @@ def _describe(option: Option) -> Iterator[str]:
         yield f"As [{twin}](#{anchor_of(twin)}), for the key."
         return
     yield f"{option.meaning}\n"
-    yield " · ".join(_facts(option))
+    if facts := " · ".join(_facts(option)):
+        yield facts
     if option.example:
         name, _, value = option.example.rpartition("=") if "NAME" in option.name else (option.name, "", option.example)
         yield f'\n`.option("{PREFIX if option.name in OPTIONS else ""}{name}", "{value}")`'
@@ -141,7 +142,8 @@ def _facts(option: Option) -> Iterator[str]:
         yield "required"
     elif option.default is not None:
         yield f"default {_default(option)}"
-    yield _values(option)
+    if valid := _values(option):
+        yield valid
     if option.needs is not None:
         yield f"needs {_join(option.needs.any_of)}"
     if option.scope:
@@ -157,7 +159,7 @@ def _values(option: Option) -> str:
     valid = option.rule.valid
     for limit in _UNLIMITED:
         valid = valid.replace(limit, "")
-    return "text" if valid in (ANY_TEXT.valid, NOT_EMPTY.valid) else valid
+    return "" if valid in (ANY_TEXT.valid, NOT_EMPTY.valid) else valid
 
 
 def _join(names: Iterable[str]) -> str:

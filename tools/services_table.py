@@ -34,7 +34,7 @@ TOPIC = "rows"
 SCHEMA = StructType().add("value", StringType())
 SECTIONS = "## What each preset sets"
 
-_INTRODUCTION = f"""\
+_INTRODUCTION = """\
 # Services
 
 `preset=NAME` sets the options that a service needs. What you set yourself overrides it, and

@@ -174,7 +174,11 @@ def _explain_prefix(text: str) -> str:
 def _drop_unsupported(of_producer: dict[str, str], draft: Draft) -> None:
     for name in list(of_producer):
         option = OPTIONS.get(canonical_name(name))
-        if option is not None and option.in_sink and of_producer[name].strip():
+        if option is None and (name in _SINK.options or is_format_option(name) or is_envelope_option(name)):
+            del of_producer[name]
+            text = f"{PREFIX}{name} is no producer option: did you mean {name}, without {PREFIX}?"
+            draft.found.append(ConfigError(text, OPTION_UNKNOWN))
+        elif option is not None and option.in_sink and of_producer[name].strip():
             del of_producer[name]
             text = f"{PREFIX}{name} is not supported: {option.in_sink}"
             draft.found.append(ConfigError(text, OPTION_NOT_SUPPORTED))

@@ -1,4 +1,4 @@
-"""docs/compatibility-runs.md equals its file of results, docs/compatibility.md names the same versions; README, quick start and metadata require the same PySpark."""
+"""What the pages of compatibility say is what the results say; README, quick start and metadata require the same PySpark."""
 
 from __future__ import annotations
 

@@ -60,6 +60,13 @@ def test_a_producer_option_without_its_prefix_is_told_to_take_it() -> None:
         assert f"did you mean kafka.{name}?" in refusal({name: "1"})
 
 
+def test_an_option_of_the_sink_with_the_prefix_of_the_producer_is_told_to_leave_it_out() -> None:
+    for name in ("topic", "sink.id", "value.format", "schema.registry.url", "cloudevents.type", "checkpointlocation"):
+        assert f"kafka.{name} is no producer option: did you mean {name}, without kafka.?" in refusal(
+            {f"kafka.{name}": "x"}
+        )
+
+
 def test_options_of_kafka_as_a_source_are_named_as_such() -> None:
     for name in SOURCE_OPTIONS:
         assert f"{name} is an option of Kafka as a source" in refusal({name: "1"})

@@ -16,7 +16,8 @@ OPTION_UNKNOWN = _of_options(
     "PKS-1001", "unknown option",
     "It may be a typo, a consumer option, or a producer option without its prefix `kafka.`.",
     "Correct the name.",
-    ("is not an option of this sink", "is not a producer option", "is an option of consumers"),
+    ("is not an option of this sink", "is not a producer option", "is an option of consumers",
+     "is no producer option: did you mean"),
 )
 OPTION_INVALID = _of_options(
     "PKS-1002", "invalid value of an option",
