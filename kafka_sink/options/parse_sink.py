@@ -77,7 +77,9 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     check_needs(SINK_OPTIONS, draft)
     for rule in RULES:
         draft.attempt(rule, draft, settings)
-    producer = draft.attempt(_parse_producer_options, of_producer)
+    # Who forgot the prefix is told that, and not that the option is missing as well.
+    meant = {name: value for given, value in own.items() if (name := given.lower()) == "bootstrap.servers"}
+    producer = draft.attempt(_parse_producer_options, {**meant, **of_producer})
     formats = envelope = None
     if producer is not None:
         draft.attempt(check_exactly_once, draft, producer)

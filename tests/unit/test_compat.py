@@ -1,4 +1,4 @@
-"""What the pages of compatibility say is what the results say; README, quick start and metadata require the same PySpark."""
+"""The pages of compatibility say what the results say; README, quick start and metadata require the same PySpark."""
 
 from __future__ import annotations
 

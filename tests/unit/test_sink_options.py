@@ -60,6 +60,12 @@ def test_a_producer_option_without_its_prefix_is_told_to_take_it() -> None:
         assert f"did you mean kafka.{name}?" in refusal({name: "1"})
 
 
+def test_brokers_without_the_prefix_are_one_mistake_and_not_missing_as_well() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_sink_options({"bootstrap.servers": "127.0.0.1:9092", "topic": "t"})
+    assert str(refused.value).partition("\n")[0].endswith("did you mean kafka.bootstrap.servers?")
+
+
 def test_an_option_of_the_sink_with_the_prefix_of_the_producer_is_told_to_leave_it_out() -> None:
     for name in ("topic", "sink.id", "value.format", "schema.registry.url", "cloudevents.type", "checkpointlocation"):
         assert f"kafka.{name} is no producer option: did you mean {name}, without kafka.?" in refusal(
