@@ -66,6 +66,8 @@ _AMBIGUOUS_IDS = (
     "that identifies a row"
 )
 _POLICY, _COMPACT = "cleanup.policy", "compact"
+# What some take for an option. Spark makes their names lower case.
+WRITER_METHODS = {name.lower(): name for name in ("mode", "outputMode", "trigger", "partitionBy")}
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
@@ -217,6 +219,8 @@ def _explain_unknown(given: str) -> ConfigError:
         text = f"{given} is an option of Kafka as a source: leave it out of the sink"
     elif name == "path":
         text = "a path means nothing to this sink: call save() or start() without it and set the option topic"
+    elif name in WRITER_METHODS:
+        text = f"{given!r} is not an option of this sink: call .{WRITER_METHODS[name]}(...) of the writer instead"
     elif canonical_name(name) in OPTIONS:
         text = f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     else:

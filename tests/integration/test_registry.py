@@ -280,6 +280,7 @@ def test_a_registry_that_is_down_is_named(registry: EmbeddedRegistry) -> None:
     error = refusal(registry.url, {"schema.registry.basic.auth.user.info": f"me:{PASSWORD}"})
     assert isinstance(error, TransportError)
     assert f"the schema registry {registry.url} did not answer: Connection refused" in str(error)
+    assert error.name == "PKS-7006"
 
 
 def test_a_name_that_is_no_host_is_named() -> None:

@@ -217,6 +217,7 @@ def test_an_endpoint_that_is_down_is_named() -> None:
         chosen = options(server)
     error = refusal(chosen)
     assert isinstance(error, TransportError) and f"{server.url} did not answer" in str(error)
+    assert error.name == "PKS-4008"
 
 
 def test_an_answer_in_chunks_is_as_long_as_these_and_not_as_a_proxy_says(server: TokenServer) -> None:

@@ -151,7 +151,7 @@ def test_the_command_shows_creates_and_compares(
     broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "new")
-    assert shell(*words).exit_code == 1 and "there is no topic new" in shell(*words).out
+    assert shell(*words).exit_code == 1 and "there is no topic new: --create makes it" in shell(*words).out
     create = (*words, "--create", "--partitions", "2", "--config", "cleanup.policy=compact")
     monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
     asked = shell(*create)

@@ -79,6 +79,11 @@ def test_options_of_kafka_as_a_source_are_named_as_such() -> None:
     assert "startingOffsets is an option of Kafka as a source" in refusal({"startingOffsets": "earliest"})
 
 
+def test_a_method_of_the_writer_is_no_option() -> None:
+    for name in ("mode", "outputMode", "trigger", "partitionBy"):
+        assert f"call .{name}(...) of the writer instead" in refusal({name.lower(): "x"})
+
+
 def test_a_path_is_refused_with_what_to_do_instead() -> None:
     assert "without it and set the option topic" in refusal({"path": "out"})
 

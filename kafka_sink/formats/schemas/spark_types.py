@@ -111,6 +111,11 @@ def _unknown_type_error(name: str, path: str) -> ConfigError:
     # Spark casts every other type to a string, but not these.
     is_spatial = name.startswith(("geometry", "geography"))
     cure = f"ST_AsBinary({path})" if is_spatial else f"CAST({path} AS STRING)"
+    import difflib  # most processes meet no unknown type
+
+    meant = difflib.get_close_matches(name, _SIMPLE, 1, cutoff=0.7)
+    if meant:
+        return _unwritable(f"column {path} has type {name}, which is no type of Spark: did you mean {meant[0]}?")
     return _unwritable(f"column {path} has type {name}, which no format can write: {cure}")
 
 

@@ -96,6 +96,7 @@ def _fetch_token(options: SecurityOptions) -> str:
         body=urllib.parse.urlencode(form).encode(),
         bytes_max=ANSWER_BYTES_MAX,
         timeouts_ms=web.login_timeouts_ms(options, DEFAULT_TIMEOUT_MS),
+        no_answer=TOKEN_UNUSABLE,
     )
     if answer.is_good:
         return parse_token_answer(answer.body, source)

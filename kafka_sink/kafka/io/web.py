@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
-from kafka_sink.errors import ConfigError, TransportError, foreign_text
+from kafka_sink.errors import ConfigError, ErrorEntry, TransportError, foreign_text
 from kafka_sink.frozen import frozen
 from kafka_sink.options import SecurityOptions
 from kafka_sink.security.this_host import is_loopback
@@ -124,9 +124,10 @@ def ask(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     method: str | None = None,
+    no_answer: ErrorEntry | None = None,
 ) -> HttpAnswer:
     """`source` names the endpoint in errors; `context` makes the TLS context, if needed; `timeouts_ms` are for
-    connecting and for the response."""
+    connecting and for the response; `no_answer` is the name of the error if there is none."""
     request = urllib.request.Request(url, body, dict(headers or {}), method=method)
     is_https = request.type == "https"
     connect_s, read_s = (each / 1000 for each in timeouts_ms)
@@ -141,7 +142,7 @@ def ask(
         with error:
             return _make_answer(error.code, error.headers, _read_refusal(error, bytes_max))
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise TransportError(f"{source} did not answer: {_describe_failure(error)}") from None
+        raise TransportError(f"{source} did not answer: {_describe_failure(error)}", no_answer) from None
 
 
 def _make_answer(status: int, headers: Any, body: bytes) -> HttpAnswer:

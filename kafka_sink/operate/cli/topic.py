@@ -36,7 +36,7 @@ def topic(given: argparse.Namespace) -> Report:
         state = topic_state(client, name, None)
         if not given.create:
             if state is None:
-                return Report(OPEN, {"topic": name, "exists": False}, [f"there is no topic {name}"])
+                return Report(OPEN, {"topic": name, "exists": False}, [f"there is no topic {name}: --create makes it"])
             records = _newest_records(client, name, len(state.leaders), given.records)
             return _topic_report(name, state, [], records=records)
         if state is None:

@@ -26,6 +26,7 @@ from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.errors.table.commits import (
     REGISTRY_LOGIN,
     REGISTRY_REFUSED,
+    REGISTRY_UNREACHABLE,
     SCHEMA_INVALID,
     SCHEMA_MISSING,
     SUBJECT_UNNAMED,
@@ -231,6 +232,7 @@ class RegistryClient:
             method=request.method,
             bytes_max=ANSWER_BYTES_MAX,
             timeouts_ms=web.login_timeouts_ms(self._options.login, TIMEOUT_MS),
+            no_answer=REGISTRY_UNREACHABLE,
         )
         return RegistryAnswer(
             source,

@@ -70,6 +70,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
         ("id bigint,", "'' is no name with a type"),
         ("a map<int>", "'map<int>' is no map"),
         ("a int>, b int", "a bracket has no other"),
+        ("id strng", "column id has type strng, which is no type of Spark: did you mean string?"),
         ("id wrong", "column id has type wrong, which no format can write: CAST(id AS STRING)"),
         ("a struct<b:variant>", "column a.b has type variant"),
         ("m map<void, void>", "column m is a map with keys of type void, which no format can write: CAST(m AS MAP<"),
