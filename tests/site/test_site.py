@@ -149,6 +149,15 @@ def test_the_search_finds_an_option_and_leads_to_its_page(site: Site, browser: B
         ("duplicates", "exactly-once.html"),
         ("PKS-6011", "errors.html"),
         ("MESSAGE_TOO_LARGE", "options.html"),
+        # What Spark and Python say, where the sink cannot.
+        ("Failed to find the data source", "troubleshooting.html"),
+        ("No module named kafka_sink", "troubleshooting.html"),
+        ("ErrorIfExists mode", "troubleshooting.html"),
+        ("does not support Update mode", "troubleshooting.html"),
+        ("Duplicated field names in Arrow Struct", "troubleshooting.html"),
+        ("clustering columns do not match", "troubleshooting.html"),
+        ("sink allowlist for Real-Time Mode", "troubleshooting.html"),
+        ("failed to connect back", "troubleshooting.html"),
     ],
 )
 def test_the_search_answers_everyday_words_with_a_page_for_users(
