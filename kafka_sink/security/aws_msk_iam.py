@@ -29,6 +29,7 @@ def region_of(host: str) -> str | None:
 
 class AwsMskIamExchange:
     mechanism = AWS_MSK_IAM
+    doubt = ""
 
     def __init__(self, credentials: AwsCredentials, host: str, region: str, now_s: float) -> None:
         action = {"Action": "kafka-cluster:Connect"}

@@ -50,6 +50,7 @@ class SecurityContext(Protocol):
 
 class GssapiExchange:
     mechanism = GSSAPI
+    doubt = ""
 
     def __init__(self, context: SecurityContext) -> None:
         self._context = context

@@ -19,10 +19,12 @@ class Exchange(Protocol):
     """Call `first` once, then `step` with each message of the server until it returns None.
 
     None means that the exchange is complete, and the server is authenticated as far as the mechanism allows. Both raise
-    `AuthenticationError` for an invalid message of the server.
+    `AuthenticationError` for an invalid message of the server. `doubt` is what a refusal is told about the credentials,
+    if they look like something else.
     """
 
     mechanism: str
+    doubt: str
 
     def first(self) -> bytes: ...
 

@@ -30,6 +30,7 @@ _ERROR_WORD = re.compile(r"[\x20-\x21\x23-\x5B\x5D-\x7E]{1,100}")
 
 class OAuthBearerExchange:
     mechanism = "OAUTHBEARER"
+    doubt = ""
 
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         if not _TOKEN.fullmatch(token) or len(token) > TOKEN_CHARACTERS_MAX:

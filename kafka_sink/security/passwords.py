@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.brokers import LOGIN_OPTIONS
 from kafka_sink.security.mechanisms import PLAIN, Exchange
+from kafka_sink.security.reference import AS_WRITTEN, is_like_reference
 from kafka_sink.security.scram import ScramExchange
 
 
@@ -14,6 +15,7 @@ class PlainExchange:
     """The server is not authenticated, except by TLS."""
 
     mechanism = PLAIN
+    doubt = ""
 
     def __init__(self, username: str, password: str) -> None:
         self._token = f"\0{username}\0{password}".encode()
@@ -38,7 +40,12 @@ def password_exchange(mechanism: str, login: Mapping[str, str], nonce: str) -> E
                 "and sasl.password",
                 LOGIN_OPTIONS,
             )
-    if mechanism == PLAIN:
-        return PlainExchange(username, password)
     is_token = login.get("tokenauth", "").lower() == "true"
-    return ScramExchange(mechanism, username, password, nonce, is_token=is_token)
+    exchange: Exchange = (
+        PlainExchange(username, password)
+        if mechanism == PLAIN
+        else ScramExchange(mechanism, username, password, nonce, is_token=is_token)
+    )
+    if is_like_reference(password):
+        exchange.doubt = f"The password {AS_WRITTEN}"
+    return exchange

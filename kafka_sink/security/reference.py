@@ -15,7 +15,7 @@ from kafka_sink.errors.table.writes import REFERENCE_UNRESOLVED
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<place>[^}]+)\}")
 # A shell's way to name a variable, or that of another program. It could also be a value, so it is no error; it may be a
 # secret, so it is not shown.
-_LIKE_REFERENCE = re.compile(r"\$\{[^{}]+\}")
+_LIKE_REFERENCE = re.compile(r"\$\{[^{}]+\}|\{\{[^{}]+\}\}")
 AS_WRITTEN = "is taken as it is written: a variable of the environment is ${env:NAME}, a key of a file ${file:PATH:KEY}"
 # What Python makes of bytes of the environment that are not UTF-8. It could not be sent.
 NO_TEXT = re.compile(r"[\ud800-\udfff]")

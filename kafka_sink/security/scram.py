@@ -44,6 +44,7 @@ _SERVER_ERROR = re.compile(r"e=(?P<error>[\x21-\x2B\x2D-\x7E]{1,100})(?:,.*)?", 
 class ScramExchange:
     def __init__(self, mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False) -> None:
         self.mechanism = mechanism
+        self.doubt = ""
         self._hash = SCRAM_HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce

@@ -77,5 +77,5 @@ def _refusal_error(exchange: Exchange, title: str, error_code: int, broker_text:
         return TransportError(f"{title} could not authenticate this client: {describe(error_code, broker_text)}")
     return AuthenticationError(
         f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code, broker_text)}. They are not "
-        f"tried again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
+        f"tried again. {exchange.doubt or 'Check ' + _WHERE_OF.get(exchange.mechanism, WHERE)}"
     )

@@ -33,6 +33,7 @@ class TwoSteps:
     """An exchange with a second token, which checks the last message of the broker."""
 
     mechanism = "TWO"
+    doubt = ""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -131,6 +132,20 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     assert "refused the credentials for PLAIN: SASL_AUTHENTICATION_FAILED (58)" in text
     assert "the broker says: no such user fake log linexxx" in text
     assert len(text) < 2400 and "hunter2" not in text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("written", ["${KAFKA_PW}", "{{secrets/kafka/password}}"])
+def test_a_refused_password_that_looks_like_a_reference_is_told_how_one_is_written(
+    mechanism: str, written: str
+) -> None:
+    login = {"username": "alice", "password": written}
+    driver = authenticated(lambda _host: password_exchange(mechanism, login, "abc"))
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": [mechanism]}
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
+    text = refused(driver)
+    assert "The password is taken as it is written: a variable of the environment is ${env:NAME}" in text
+    assert written not in text
 
 
 def test_a_token_that_is_refused_is_no_matter_of_name_and_password() -> None:
