@@ -247,6 +247,11 @@ def _check_batch(frame: DataFrame) -> None:
 
 def _settings(options: Mapping[str, Any]) -> dict[str, str]:
     """As Spark's `option` turns values into text."""
+    if not isinstance(options, Mapping):
+        raise ConfigError(
+            f"the options are a {type(options).__name__}, and no mapping of names to values: the frame comes first and "
+            "then the options, kafka_sink.write(frame, options)"
+        )
     missing = sorted(name for name, value in options.items() if value is None)
     if missing:
         raise ConfigError(f"these options have no value (None): {', '.join(missing)}")

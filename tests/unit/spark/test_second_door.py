@@ -18,6 +18,7 @@ from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.second_door import QUERY_STOPPED, WriteSummary, _settings, _summarize
 from kafka_sink.spark.task_context import RUN_ID
 
+FRAME: Any = SimpleNamespace(isStreaming=False)
 KEY = BatchKey("q", 7)
 RECEIPTS = [
     TaskReceipt(KEY, "run", 0, 11, written=(WrittenPartition("t", 0, 2, 5, 6),), row_count=2, bytes=20),
@@ -29,6 +30,13 @@ RECEIPTS = [
 def finished() -> FinishedBatch:
     options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     return FinishedBatch(options, "sink", KEY, "run", RECEIPTS)
+
+
+def test_a_frame_in_place_of_the_options_is_told_which_comes_first() -> None:
+    options: Any = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
+    for call in (lambda: kafka_sink.write(options, FRAME), lambda: kafka_sink.write_batch(options, 7, FRAME)):
+        with pytest.raises(ConfigError, match="the frame comes first and then the options"):
+            call()
 
 
 def test_values_become_text_as_those_of_spark_s_option_do() -> None:
