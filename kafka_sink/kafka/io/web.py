@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
-from kafka_sink.errors import ConfigError, ErrorEntry, TransportError, foreign_text
+from kafka_sink.errors import ConfigError, TransportError, foreign_text
+from kafka_sink.errors.table.entry import ErrorEntry
 from kafka_sink.frozen import frozen
 from kafka_sink.options import SecurityOptions
 from kafka_sink.security.this_host import is_loopback
