@@ -52,6 +52,7 @@ from kafka_sink.producer import core as core_module
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.sender import Sender
 from kafka_sink.spark import driver
+from kafka_sink.spark.closings import Closings
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.broker import Output
 from kafka_sink.testing.settings import RELEASES, Settings
@@ -62,6 +63,8 @@ PORT = 9092
 # A bootstrap address that differs from the advertised ones, like the address of a Kubernetes service.
 SERVICE = "kafka"
 CONNECT = "connect"
+# In place of a process: what nobody waits for.
+CLOSING = "closing"
 # More than any operation takes: beyond it, the operation does not make progress.
 TURNS_MAX = 10_000
 NS_PER_MS = 1_000_000
@@ -120,6 +123,7 @@ class FarCluster:
         # The network and its connection id, by the number of the connection in the cluster.
         self._owners: dict[int, tuple[FarNetwork, int]] = {}
         self._senders: dict[int, Sender] = {}
+        self._closings: list[Callable[[], None]] = []
 
     @property
     def round_trips(self) -> float:
@@ -136,6 +140,8 @@ class FarCluster:
                 stack.enter_context(patch.object(module, "Network", lambda *_, **__: FarNetwork(self)))
                 stack.enter_context(patch.object(module, "Clock", lambda: self.clock))
             stack.enter_context(patch.object(core_module, "Sender", self._make_sender))
+            # A thread would share the clock. `close_decisions` does its work.
+            stack.enter_context(patch.object(Closings, "begin", lambda _, __, close: self._closings.append(close)))
             stack.enter_context(patch.object(Mailbox, "wait_for", lambda *asked: self._wait_for(*asked)))
             # Random values decide which broker is asked first, how long a back-off is, and which coordinator an id has.
             # Fixed values make each run the same.
@@ -159,6 +165,12 @@ class FarCluster:
                 stack.enter_context(patch.object(kept, "value", value))
             self._process = name
             yield
+
+    def close_decisions(self) -> None:
+        """What the current process does after its commit has returned."""
+        self._process = CLOSING
+        while self._closings:
+            self._closings.pop()()
 
     def _make_sender(self, *parts: Any) -> Sender:
         sender, mailbox = Sender(*parts), parts[3]

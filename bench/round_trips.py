@@ -73,6 +73,8 @@ WHY = """
 | commit: Produce of the done record | EndTxn of all tasks | readers accept it even if its marker is lost |
 | commit: EndTxn of the done record | Produce of the done record | it commits the record |
 
+A stream's commit does not wait for the last two in transaction version 2 (Kafka 4): they follow when it has returned.
+
 [The commit protocol](../commit-protocol.md#the-steps) explains why. With transaction version 1 (Kafka 3) two more
 requests precede each record of the ledger (a new epoch, and adding the partition to the transaction), and one more
 precedes the rows of a task.
@@ -134,6 +136,8 @@ class Application:
             with self._far.process(process):
                 result = act()
             found[process] = self._far.round_trips - before
+            with self._far.process(process):
+                self._far.close_decisions()
             return result
 
         yield run

@@ -50,11 +50,10 @@ from kafka_sink.commit.session import (
     Job,
 )
 from kafka_sink.commit.sweep import Sweep, open_transactions, sweep_rule
-from kafka_sink.commit.takeover import Claim, Fence
+from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.ask import Reply
-from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 # How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
@@ -206,19 +205,13 @@ class Committer:
             return
         self._session.identity = step.identity
         self._session.older_fenced = self._session.older_offset
-        if self._is_first_of_its_line(step.identity):
+        if self._ledger is None and is_first_of_its_line(self._job, step.identity):
             self._ledger = self._session.ledger = LedgerState(self._session.sink_id)
             self._is_remembered = False
             self._judge(now_ms)
             return
         self._move(Phase.CLAIMING)
         self._current = Claim(self._settings, self._session, self._job.wall_ms).begin(now_ms)
-
-    def _is_first_of_its_line(self, identity: ProducerIdentity) -> bool:
-        """The sink id of a write without a label is its own. Brokers give a new transactional id the epoch 0: no other
-        driver has ever had it, so there is no decision to be read, and no claim is needed to prove that."""
-        is_first = self._job.operation is DriverOperation.COMMIT and self._ledger is None
-        return is_first and not self._key.is_named and identity.producer_epoch == 0
 
     def _on_claimed(self, now_ms: int, step: Claim) -> None:
         if step.offset is None:
@@ -418,6 +411,8 @@ class Committer:
             draft.record if draft else intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
         )
         self._write(now_ms, Phase.DECIDING, self._record)
+        if self.phase is Phase.DECIDING:
+            self._listing = open_transactions(self._settings, now_ms)
 
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
@@ -431,6 +426,8 @@ class Committer:
     # ---- C3 ----
 
     def _on_decided(self, now_ms: int, step: LedgerWrite) -> None:
+        if step.state is not WriteState.WRITTEN:
+            self._listing = None
         if self._may_look_again(step):
             self._look_again(now_ms)
             return
@@ -452,7 +449,6 @@ class Committer:
         self._has_decided = True
         # C2 has just looked at them.
         self._end_transactions(now_ms, self._record, are_leaders_known=True)
-        self._listing = open_transactions(self._settings, now_ms)
 
     def _on_committed(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None
@@ -468,7 +464,9 @@ class Committer:
 
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
         closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
-        if self._session.identity is not None:
+        if self._session.identity is not None and self._job.closes_later(record, closing, self._settings):
+            self._on_delivered(now_ms, closing)
+        elif self._session.identity is not None:
             self._write(now_ms, Phase.RECORDING, closing)
         else:
             self._fail_after_decision("the driver's epoch is unknown since the decision was written")
@@ -492,8 +490,8 @@ class Committer:
 
     # ---- visibility to readers ----
 
-    def _on_delivered(self, now_ms: int) -> None:
-        self._intended = CommitResult(Conclusion.DELIVERED)
+    def _on_delivered(self, now_ms: int, closing: LedgerRecord | None = None) -> None:
+        self._intended = CommitResult(Conclusion.DELIVERED, closing=closing)
         if not self._settings.visible_ms:
             self._sweep(now_ms)
             return

@@ -187,6 +187,15 @@ def not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str
     return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
 
 
+def not_closed_text(commands: CommandTexts, record: LedgerRecord, reason: str) -> str:
+    """For the log, when the record was to be written after the commit."""
+    return (
+        f"{_of_record(record)} is committed and visible, but the ledger does not say so yet: {reason}. The next commit "
+        f"of the query, or `{commands.recover(record.sink_id)}`, finds the decision, sees that all is committed, and "
+        f"records it; nothing is written twice{commands.hint}"
+    )
+
+
 def choice_not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     again = commands.accept(record) if record.is_accepted else commands.replay(record)
     choice = "accepted as it is" if record.is_accepted else "to run again"

@@ -18,10 +18,13 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.frozen import frozen
 
 COMMITTED_STATES = ("PrepareCommit", "CompleteCommit")
+FOLLOWING_STATES = (ONGOING, *COMMITTED_STATES)
 
 
 class Standing(Enum):
     OPEN = "open"
+    # All of it; only the record that closes the decision is missing.
+    COMMITTED = "committed"
     OVERDUE = "overdue"
     # The brokers do not tell.
     UNKNOWN = "unknown"
@@ -29,7 +32,7 @@ class Standing(Enum):
 
 @frozen
 class OpenDecision:
-    """`left_ms`: until the first of its transactions times out; None if none is open."""
+    """`left_ms`: until the first of its transactions times out, if it is OPEN."""
 
     record: LedgerRecord
     standing: Standing
@@ -55,11 +58,12 @@ def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wa
         state = found.get(transaction.transactional_id)
         if state is not None and _is_open(transaction, state):
             left.append(state.start_ms + state.timeout_ms - wall_ms)
-        elif state is None or not _is_committed(transaction, state):
+        elif state is None or not (_is_committed(transaction, state) or _is_followed(transaction, state)):
             return OpenDecision(record, Standing.OVERDUE)
-    left_ms = min(left, default=None)
-    is_over = left_ms is not None and left_ms <= 0
-    return OpenDecision(record, Standing.OVERDUE if is_over else Standing.OPEN, left_ms)
+    if not left:
+        return OpenDecision(record, Standing.COMMITTED)
+    left_ms = min(left)
+    return OpenDecision(record, Standing.OPEN if left_ms > 0 else Standing.OVERDUE, left_ms)
 
 
 def _is_open(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
@@ -71,6 +75,13 @@ def _is_committed(transaction: PreparedTransaction, state: TransactionDescriptio
     epochs = (transaction.producer_epoch, transaction.producer_epoch + 1)
     is_same = state.producer_id == transaction.producer_id and state.producer_epoch in epochs
     return is_same and state.state in COMMITTED_STATES
+
+
+def _is_followed(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
+    """A task of the next batch uses the id again, so the commit of this one is over. It was not if user code inside
+    foreachBatch has caught its error; then the next commit says what became of the batch."""
+    is_later = state.producer_id == transaction.producer_id and state.producer_epoch > transaction.producer_epoch
+    return transaction.transaction_version == 2 and is_later and state.state in FOLLOWING_STATES
 
 
 def advice_text(found: OpenDecision, settings: DeliverySettings) -> str:
@@ -92,11 +103,12 @@ def advice_text(found: OpenDecision, settings: DeliverySettings) -> str:
             f"to them (kafka.transaction.timeout.ms, 15 minutes unless set). If no query is at it, start the query or "
             f"run {command}: in time it finishes the batch, and later it says whether rows are missing{commands.hint}"
         )
-    if found.left_ms is None:
+    if found.standing is Standing.COMMITTED:
         return (
-            f"{begin}all of its transactions are committed; only the ledger has to be told. The query does that, or "
-            f"{command}{commands.hint}"
+            f"{begin}all of its transactions are committed; only the ledger has to be told. The next commit of the "
+            f"query does that, or {command}{commands.hint}"
         )
+    assert found.left_ms is not None
     return (
         f"{begin}its {len(record.entries)} transactions are not known to be committed. If no query is at it, start the "
         f"query or run {command} within {found.left_ms // 1000} s: then they time out{commands.hint}"

@@ -66,7 +66,8 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.CLOSING: (Phase.READING, *_JUDGED),
     Phase.CHECKING: (Phase.DECIDING, Phase.DISCARDING),
     Phase.DECIDING: (Phase.COMMITTING, Phase.READING, Phase.ENDED),
-    Phase.COMMITTING: (Phase.RECORDING, Phase.ENDED),
+    # Without RECORDING if the record that closes the decision is written after the result.
+    Phase.COMMITTING: (Phase.RECORDING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
     Phase.RECORDING: (Phase.READING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
     Phase.VERIFYING: (Phase.SWEEPING,),
     Phase.DISCARDING: (Phase.SWEEPING, Phase.ENDED),

@@ -15,7 +15,7 @@ from enum import Enum
 
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS, BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import Line
-from kafka_sink.commit.ledger import LedgerRecord, LedgerState
+from kafka_sink.commit.ledger import Kind, LedgerRecord, LedgerState
 from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
@@ -202,6 +202,8 @@ class Job:
     has_late_tasks: bool = False
     # COMMIT: what is written beside the record that closes the decision, without what the receipts say.
     manifest: Manifest | None = None
+    # COMMIT: the process lives on after its result, and writes `CommitResult.closing` then.
+    may_close_later: bool = False
 
     @property
     def has_transactions(self) -> bool:
@@ -222,6 +224,14 @@ class Job:
     def is_recorded(self) -> bool:
         """Even if no task has written anything: readers wait for the manifest of every batch."""
         return self.has_transactions or self.opens_a_stream or self.manifest is not None
+
+    def closes_later(self, decided: LedgerRecord, closing: LedgerRecord, settings: DeliverySettings) -> bool:
+        """The end of a transaction of version 2 takes its epoch with it, so whoever finds this decision open can end it
+        once more, whatever has begun under its ids since. In version 1 the record stays a part of the commit. So it
+        does for batch writes, which may have no next commit, and for a batch of which something is missing."""
+        versions = {settings.transaction_version, *(entry.transaction_version for entry in decided.entries)}
+        is_of_stream = self.key is not None and isinstance(self.key.batch_id, int)
+        return self.may_close_later and is_of_stream and versions == {2} and closing.kind is Kind.DONE
 
     @property
     def opens_a_stream(self) -> bool:
@@ -256,3 +266,5 @@ class CommitResult:
     is_swept: bool = False
     # RECOVER: open decisions of batch writes without a label, by any driver.
     others: tuple[LedgerRecord, ...] = ()
+    # DELIVERED: the record that closes the decision, if it is not written yet.
+    closing: LedgerRecord | None = None

@@ -11,9 +11,9 @@ refers to no particular transaction: a late one aborts what the next batch has p
 ListTransactions the exact ids are unknown, so nothing is swept; the next attempt under an id aborts its open
 transaction.
 
-The open transactions are listed in parallel with other requests of a commit (`open_transactions`), while those of its
-own decision are being ended. That is early enough: later ones are swept after the next batch. Ids of the decision are
-excluded, whatever a broker lists: no other transaction begins under them before the commit is over.
+The open transactions are listed in parallel with other requests of a commit (`open_transactions`), while it decides and
+ends its own. That is early enough: later ones are swept after the next batch. Ids of the decision are excluded,
+whatever a broker lists: no other transaction begins under them before the commit is over.
 
 One list is not enough after a job that failed or was cancelled: a task's Python worker outlives the task, and may begin
 its transaction after the list was made. So the sweep is repeated until nothing new was found for as long as such

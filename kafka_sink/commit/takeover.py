@@ -24,7 +24,7 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key
 from kafka_sink.commit.ledger_codec import encode_claim
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
-from kafka_sink.commit.session import DeliverySettings, DriverSession
+from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
@@ -80,6 +80,13 @@ class Fence(CommitStep):
 
     def error_text(self, ask: Ask, error_code: int) -> str:
         return f"{self._ids[ask.purpose]}: {describe_answer(ask.api.name, error_code)}"
+
+
+def is_first_of_its_line(job: Job, identity: ProducerIdentity) -> bool:
+    """The sink id of a write without a label is its own. Brokers give a new transactional id the epoch 0: no other
+    driver has ever had it, so there is no decision to be read, and no claim is needed to prove that."""
+    is_nameless = job.key is not None and not job.key.is_named
+    return job.operation is DriverOperation.COMMIT and is_nameless and identity.producer_epoch == 0
 
 
 class Claim(CommitStep):

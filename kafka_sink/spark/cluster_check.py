@@ -17,6 +17,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import AT_LEAST_ONCE, SinkOptions
+from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.driver import ANSWERS, CLIENTS, Driver, marks_of
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -64,6 +65,7 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None
         settled, support = check_cluster(client, options, has_ledger=sink_id is not None)
         if sink_id is not None and settled.is_exactly_once:
             # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
+            CLOSINGS.value.wait(sink_id)
             Driver(options, sink_id, key=label, support=support).recover(client)
     return settled
 

@@ -8,7 +8,7 @@ between them. A process without state, or with old state, fences, reads the ledg
 All of it may be called from any number of threads, as in a driver process whose streams each have a thread for
 foreachBatch. An operation has its client and its session to itself: it takes them from what the process keeps, and puts
 them back when it has succeeded. Threads wait for each other only where they would ask the same at planning
-(cluster_check.py).
+(cluster_check.py), and for the record that closes the last decision of the same sink (closings.py).
 
 Brokers may be far away, where each request that waits for the answer to another one costs a round trip.
 tests/integration/test_round_trips.py limits their number.
@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,11 +29,13 @@ from kafka_sink.commit.admin.client_pool import ClientPool
 from kafka_sink.commit.admin.marks import Marks, marked_line
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
+from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import label_of, sink_id_of_query
-from kafka_sink.commit.ledger import batch_at_hand, line_of
+from kafka_sink.commit.ledger import LedgerRecord, batch_at_hand, line_of
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest, manifest_key, partition_of_key
-from kafka_sink.commit.messages import aborted_error
+from kafka_sink.commit.messages import aborted_error, not_closed_text
 from kafka_sink.commit.open_parts import NOT_TOLD
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, summarize_receipts
 from kafka_sink.commit.session import (
@@ -54,7 +56,9 @@ from kafka_sink.kafka.io.shared_answers import SharedAnswers
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.files import application_folder, look_in_spark_files
+from kafka_sink.spark.process import lives_on
 
 if TYPE_CHECKING:
     from kafka_sink.commit.listing import Listed
@@ -117,7 +121,22 @@ class Driver:
             # By its own text nothing was written yet. But the tasks have written, and nothing is decided.
             batch = batch_at_hand(self._session.sink_id, key, self._session.run, summarize_receipts(receipts))
             raise aborted_error(batch, str(error)) from error
-        return self._run(client, Job(DriverOperation.COMMIT, key, receipts, manifest=manifest), self._session)
+        job = Job(DriverOperation.COMMIT, key, receipts, manifest=manifest, may_close_later=lives_on())
+        return self._run(client, job, self._session)
+
+    def close(self, client: Client, record: LedgerRecord) -> bool:
+        """Writes the record that a commit has left to be written. False: it is not known to be written, as the log
+        says, and the session is of no use any more."""
+        settings = self._delivery_settings(client)
+        try:
+            write = LedgerWrite(settings, self._session, record)
+            client.run(SingleStep(write, client.now_ms() + settings.patience_ms))
+            reason = "" if write.state is WriteState.WRITTEN else write.reason
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        if reason:
+            _LOGGER.warning("%s", not_closed_text(settings.commands, record, reason))
+        return not reason
 
     def abort(
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], *, may_be_decided: bool,
@@ -341,13 +360,29 @@ ANSWERS: PerProcess[SharedAnswers[tuple[SinkOptions, str | None, BatchKey | None
 
 
 def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Client], CommitResult]) -> CommitResult:
-    """The kept driver of this sink, run and write; one that failed is dropped."""
+    """The kept driver of this sink, run and write; one that failed is dropped. One that is still closing its last
+    decision is waited for; it is put back, and its client too, when that is done."""
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
+    own_sink_id = sink_id_of_query(sink_id, batch.key.query_id)
+    CLOSINGS.value.wait(own_sink_id)
     driver = DRIVERS.value.take(where) or Driver(
         batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink
     )
-    with CLIENTS.value.borrow(batch.options.producer) as client:
+    with ExitStack() as stack:
+        client = stack.enter_context(CLIENTS.value.borrow(batch.options.producer))
         result = act(driver, client)
+        closing = result.closing
+        if closing is not None:
+            borrowed = stack.pop_all()
+
+            def close() -> None:
+                with borrowed:
+                    is_closed = driver.close(client, closing)
+                if is_closed:
+                    DRIVERS.value.put(where, driver)
+
+            CLOSINGS.value.begin(own_sink_id, close)
+            return result
     DRIVERS.value.put(where, driver)
     return result
 

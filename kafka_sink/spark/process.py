@@ -11,7 +11,9 @@ library that adds a handler there would have its lines printed twice, or where n
 
 Assumptions, for PySpark 3.4 to 4.3: the JVM tells each Python process that it starts how to reach it
 (`PythonWorkerFactory`), in variables with one prefix; its daemon gets the module of its workers as an argument
-(`pyspark/daemon.py`); the workers in `ENDING` end after they have sent an exception to the JVM.
+(`pyspark/daemon.py`); the workers in `ENDING` end after they have sent an exception to the JVM. A worker that plans and
+commits is called once, in one thread; its process waits for the next call, with its other threads, if the daemon has
+forked it and the variable of `spark.python.worker.reuse` is set, and ends otherwise.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ FACTORY = "PYTHON_WORKER_FACTORY_"
 DAEMON, TASK = "pyspark.daemon", "pyspark.worker"
 # A task's worker, and those that plan and commit.
 ENDING = (TASK, "pyspark.sql.worker.")
+REUSE = "SPARK_REUSE_WORKER"
 _LOGGER = logging.getLogger("kafka_sink")
 LOCK = PerProcess(threading.Lock)
 
@@ -39,11 +42,24 @@ def is_sparks() -> bool:
 
 def ends_with_exception() -> bool:
     """A process of Spark's in which nothing runs after an exception has left what Spark called."""
+    return _worker_module().startswith(ENDING)
+
+
+def lives_on() -> bool:
+    """It goes on, with all of its threads, when what Spark has called returns."""
+    return not ends_with_exception() or (_main_module() == DAEMON and REUSE in os.environ)
+
+
+def _main_module() -> str:
     specification = getattr(sys.modules["__main__"], "__spec__", None)
-    module = "" if specification is None else specification.name
-    if module == DAEMON:
-        module = sys.argv[1] if len(sys.argv) > 1 else TASK
-    return module.startswith(ENDING)
+    return "" if specification is None else str(specification.name)
+
+
+def _worker_module() -> str:
+    main = _main_module()
+    if main != DAEMON:
+        return main
+    return sys.argv[1] if len(sys.argv) > 1 else TASK
 
 
 def own_jvm() -> int | None:

@@ -139,6 +139,12 @@ class BareQuery:
     def batch_id(self) -> int:
         return self.checkpoint.committed + 1
 
+    def move_worker(self, role: str) -> Worker:
+        """The next call of this role is made in another process; this one lives on."""
+        worker = self._workers.pop(role)
+        self._workers[f"former {role}"] = worker
+        return worker
+
     def worker(self, role: str) -> Worker:
         if role not in self._workers:
             self._workers[role] = Worker()
@@ -204,6 +210,11 @@ class BareQuery:
 
     def commit(self, messages: Sequence[Any]) -> None:
         self._call("commit", bare_work.commit, self.settings, messages, self.batch_id)
+        self.checkpoint.committed += 1
+
+    def commit_and_go_on(self, messages: Sequence[Any]) -> None:
+        """Returns as the commit does: the process may still be closing the decision."""
+        self._call("commit", bare_work.commit_and_go_on, self.settings, messages, self.batch_id)
         self.checkpoint.committed += 1
 
     def begin_commit(self, messages: Sequence[Any]) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.spark import datasource, driver, planning, task, task_context, writers
+from kafka_sink.spark.closings import CLOSINGS
 from tests.chaos.numbered_records import numbered_value
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])
@@ -82,6 +83,12 @@ def write_and_fail(
 
 
 def commit(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
+    """Until its decision is closed, too, so that what happens then happens in this call."""
+    commit_and_go_on(settings, messages, batch_id)
+    CLOSINGS.value.wait()
+
+
+def commit_and_go_on(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
     plan(settings).commit(messages, batch_id)
 
 

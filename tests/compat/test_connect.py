@@ -85,7 +85,7 @@ def test_the_worker_of_foreach_batch_is_sparks_but_does_not_end_with_an_exceptio
     run(rows, look, tmp_path / "checkpoint")
     ((place, facts),) = facts_in(seen).items()
     (found,) = facts
-    assert found == Facts(is_sparks=True, ends=False, folder=found.folder, handlers=1)
+    assert found == Facts(is_sparks=True, ends=False, lives_on=True, folder=found.folder, handlers=1)
     # A folder that Spark deletes with the application, and not one that an operator has set for all of them.
     assert found.folder is not None and Path(found.folder).parent.name.startswith("blockmgr-")
     assert place == "with traceback"

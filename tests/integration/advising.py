@@ -32,6 +32,7 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import run_of_label, sink_id_of_write
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
 from kafka_sink.commit.listing import LedgerListing
+from kafka_sink.commit.messages import not_closed_text
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
@@ -294,6 +295,16 @@ def in_doubt(*, is_decided: bool) -> Callable[[Sink], str]:
 
 def not_recorded(sink: Sink) -> str:
     return error_of(sink, BATCH, lambda one: Unanswered(one, Phase.RECORDING, "end ledger transaction"))
+
+
+def not_closed(sink: Sink) -> str:
+    receipts = [sink.task(BATCH, number) for number in range(2)]
+    with client_of(sink.servers, **sink.login) as client:
+        settings = sink.settings(client)
+        job = Job(DriverOperation.COMMIT, BATCH, receipts, may_close_later=True)
+        left = client.run(Committer(settings, sink.session(BATCH), job, client.now_ms())).closing
+    assert left is not None
+    return not_closed_text(settings.commands, left, "no answer in time")
 
 
 def other_pending(sink: Sink) -> str:
@@ -580,6 +591,7 @@ CASES = (
     Case("in doubt and not decided", "messages._who_finds_out", in_doubt(is_decided=False),
          {"recover": the_batch_may_run_again}),
     Case("not recorded", "messages._who_closes", not_recorded, {"recover": rows_are_visible}),
+    Case("not recorded after the commit", "messages.not_closed_text", not_closed, {"recover": rows_are_visible}),
     Case("an earlier batch is pending", "messages.other_pending_error", other_pending,
          {"recover": rows_are_visible}),
     Case("lost, found while planning", "messages.lost_error", lost_at_planning, CHOICE, is_main=True),

@@ -37,10 +37,12 @@ def fresh_driver() -> Iterator[None]:
     from kafka_sink.producer.pool import POOL
     from kafka_sink.spark import driver
 
+    driver.CLOSINGS.value.wait()
     driver.CLIENTS.value.close()
     for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
         kept.renew()
     yield
+    driver.CLOSINGS.value.wait()
     driver.CLIENTS.value.close()
     POOL.close()
 

@@ -285,6 +285,7 @@ def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(broker
     locks = [
         driver.CLIENTS.value._idle._lock,
         driver.DRIVERS.value._lock,
+        driver.CLOSINGS.value._lock,
         driver.ANSWERS.value._lock,
         WARNED.value._lock,
         LOCK.value,

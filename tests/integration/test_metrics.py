@@ -90,6 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(1, topics={"rows": 2, "others": 1, "bad": 1}) as broker:
         yield broker
+        driver.CLOSINGS.value.wait()
     POOL.close()
     driver.CLIENTS.value.close()
 

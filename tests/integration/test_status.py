@@ -115,6 +115,7 @@ def foreign(sink: Sink, broker: EmbeddedBroker) -> None:
 
 STATES: dict[str, tuple[Callable[[Sink, EmbeddedBroker], None], str, str, int]] = {
     "an open decision": (open_decision, "open", "act now", 1),
+    # Since 1970.
     "an open decision of which all is committed": (committed_decision, "open", "look", 1),
     "an overdue decision": (overdue, "overdue", "act now", 1),
     "a lost batch": (lost, "lost", "act now", 2),
@@ -150,6 +151,14 @@ def test_each_command_is_pasted_in_the_state_in_which_it_was_printed_and_all_is_
     assert done.returncode == 0, done
     after = status(shell, sink)
     assert after.exit_code == 0 and after.out.startswith("fine: "), after
+
+
+def test_a_decision_of_which_all_is_committed_is_called_committed_and_not_open(sink: Sink, shell: Shell) -> None:
+    sink.decide_and_die(BATCH, committed=2)
+    assert " committed " in status(shell, sink).out
+    shown = shell.about(sink, "ledger", "--json")
+    assert shown.exit_code == 0 and [one["verdict"] for one in shown.content["decisions"]] == ["committed"]
+    assert "only the ledger has to be told" in shell.about(sink, "ledger").out
 
 
 @pytest.mark.parametrize("choice", [0, 1])

@@ -16,12 +16,12 @@ from kafka_sink.commit.ledger_read import Found, LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import SweepRule
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
 from tests.model import world
-from tests.sim.delivery import query
+from tests.sim.delivery import closings, query
 
 BEYOND_EVERYTHING = 1 << 40
 
@@ -342,3 +342,36 @@ def recovery_forgets_the_manifest(patch: pytest.MonkeyPatch) -> None:
         write(self, now_ms, phase, replace(record, manifest=None) if phase is Phase.CLOSING else record)
 
     patch.setattr(Committer, "_write", changed)
+
+
+def next_decision_does_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """a decision counts as closed when its commit has returned, and the next one does not wait for its record"""
+    end = Committer._end
+
+    def changed(self: Any, *result: Any) -> None:
+        closing = self._intended.closing
+        if closing is not None and self._session.ledger is not None:
+            self._session.ledger = self._session.ledger.with_record(closing)
+        end(self, *result)
+
+    patch.setattr(Committer, "_end", changed)
+    patch.setattr(closings.Closings, "wait", lambda self, session, then: then(session))
+
+
+def closing_forgets_the_manifest(patch: pytest.MonkeyPatch) -> None:
+    """the record that closes a decision after the commit has no manifest beside it"""
+    delivered = Committer._on_delivered
+
+    def changed(self: Any, now_ms: int, closing: LedgerRecord | None = None) -> None:
+        delivered(self, now_ms, None if closing is None else replace(closing, manifest=None))
+
+    patch.setattr(Committer, "_on_delivered", changed)
+
+
+def closed_later_in_version_1(patch: pytest.MonkeyPatch) -> None:
+    """the record that closes a decision may come after the commit in transaction version 1 as well"""
+
+    def changed(self: Job, _: LedgerRecord, closing: LedgerRecord, __: Any) -> bool:
+        return self.may_close_later and not (self.key or UNNAMED_BATCH).is_label and closing.kind is Kind.DONE
+
+    patch.setattr(Job, "closes_later", changed)

@@ -109,6 +109,11 @@ MISTAKES = (
     Mistake(deciding.record_not_read_back),
     Mistake(deciding.manifest_with_the_decision, seeds(100)),
     Mistake(deciding.recovery_forgets_the_manifest, seeds(200)),
+    # tests/unit/commit/test_closing_later.py finds both in every run. The first needs a slow record and a crash; the
+    # second does no harm as long as each task asks for an epoch.
+    Mistake(deciding.next_decision_does_not_wait),
+    Mistake(deciding.closed_later_in_version_1),
+    Mistake(deciding.closing_forgets_the_manifest, seeds(100)),
     Mistake(ending.abort_after_intent, seeds(100), Search(Budget(deadlines=1, restarts=1))),
     Mistake(ending.wrong_version_on_repeat, seeds(100)),
     Mistake(ending.fenced_is_success, seeds(100), Search(Budget(time_outs=1), transaction_version=1)),

@@ -26,10 +26,12 @@ class Bound:
     budget: Budget
     batches: int = 1
     has_labels: bool = False
+    closes_later: bool = False
 
     def __str__(self) -> str:
         spent = [f"{count} {name}" for name, count in zip(Budget._fields, self.budget, strict=True) if count]
-        return ", ".join([*spent, "labels" if self.has_labels else f"{self.batches} batches"])
+        more = ["closed later"] if self.closes_later else []
+        return ", ".join([*spent, "labels" if self.has_labels else f"{self.batches} batches", *more])
 
 
 QUICK = (
@@ -49,6 +51,16 @@ LARGE = (
     (2, Bound(Budget(crashes=1, markers=1))),
     (2, Bound(Budget(crashes=1, others=1))),
 )
+# Processes close a decision after its commit, which they do in transaction version 2 alone.
+LATER = (
+    (2, Bound(Budget(processes=1), batches=3, closes_later=True)),
+    (2, Bound(Budget(deadlines=1), batches=2, closes_later=True)),
+)
+LATER_SLOW = (
+    (2, Bound(Budget(losses=1), batches=2, closes_later=True)),
+    (2, Bound(Budget(crashes=1), batches=2, closes_later=True)),
+    (2, Bound(Budget(processes=2, losses=1), batches=3, closes_later=True)),
+)
 SLOW = (
     Bound(Budget(crashes=1, outdated=2), batches=2),
     Bound(Budget(deadlines=1, restarts=1)),
@@ -67,7 +79,7 @@ SLOW = (
 
 
 @pytest.mark.parametrize(
-    ("transaction_version", "bound"), [*((one, bound) for bound in QUICK for one in (1, 2)), *LARGE], ids=str
+    ("transaction_version", "bound"), [*((one, bound) for bound in QUICK for one in (1, 2)), *LARGE, *LATER], ids=str
 )
 def test_with_one_fault_each_row_is_there_once_or_its_loss_is_reported(transaction_version: int, bound: Bound) -> None:
     check_bound(transaction_version, bound)
@@ -77,7 +89,7 @@ def test_with_one_fault_each_row_is_there_once_or_its_loss_is_reported(transacti
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("transaction_version", "bound"),
-    [*((one, bound) for bound in SLOW for one in (1, 2)), *((3 - one, bound) for one, bound in LARGE)],
+    [*((one, bound) for bound in SLOW for one in (1, 2)), *((3 - one, bound) for one, bound in LARGE), *LATER_SLOW],
     ids=str,
 )
 def test_with_two_faults_each_row_is_there_once_or_its_loss_is_reported(transaction_version: int, bound: Bound) -> None:
@@ -86,7 +98,10 @@ def test_with_two_faults_each_row_is_there_once_or_its_loss_is_reported(transact
 
 def check_bound(transaction_version: int, bound: Bound) -> None:
     drivers, has_labels = 1 + bound.budget.seconds, bound.has_labels
-    world = World(transaction_version, bound.budget, batches=bound.batches, drivers=drivers, has_labels=has_labels)
+    world = World(
+        transaction_version, bound.budget, batches=bound.batches, drivers=drivers, has_labels=has_labels,
+        closes_later=bound.closes_later,
+    )  # fmt: skip
     found = search(world)
     sys.stdout.write(
         f"transaction version {transaction_version}, {bound}: {found.states} states, {found.transitions} transitions\n"

@@ -22,14 +22,23 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import COMMIT
 from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
 from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.listing import LIST
 from kafka_sink.commit.preflight import LEADERS
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.commit.session import (
+    CommitResult,
+    Conclusion,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+)
 from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.model import tiny_broker
 from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
+from tests.support.closing import Closing
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
@@ -92,6 +101,10 @@ class Driver(NamedTuple):
     elsewhere: int = -1
     # The number of the content that Spark has under this batch id.
     content: int = 0
+    # The machine that writes the record of the last batch, and its requests; -1: there is none. Its process has no
+    # session for anything else meanwhile.
+    closing: int = -1
+    closing_out: tuple[int, ...] = ()
 
 
 class WorldState(NamedTuple):
@@ -111,7 +124,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Machine:
-    committer: Committer
+    committer: Committer | Closing
     session: DriverSession
 
 
@@ -124,11 +137,14 @@ class World:
         batches: int = 1,
         drivers: int = 1,
         has_labels: bool = False,
+        closes_later: bool = False,
     ) -> None:
-        """`has_labels`: each driver writes one labelled batch of its own, under one sink id."""
+        """`has_labels`: each driver writes one labelled batch of its own, under one sink id. `closes_later`: processes
+        write the record that closes a decision after their commit."""
         self.transaction_version = transaction_version
         self.batches = batches
         self.has_labels = has_labels
+        self.closes_later = closes_later
         # The claim of a crashed run may still arrive.
         self._has_rivals = (0 if has_labels else budget.seconds) + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
@@ -240,9 +256,11 @@ class World:
             found += [(f"{title} restarts{how}", other) for how, other in self._starts(spent, driver)]
         elif driver.stage == "operation":
             found += self._operation_actions(state, driver)
+        if driver.closing >= 0:
+            found += self._closing_actions(state, driver)
         if driver.stage in ("operation", "tasks", "failed") and budget.crashes:
             spent = state._replace(budget=budget._replace(crashes=budget.crashes - 1))
-            orphaned = self._orphaned(spent, driver.out)
+            orphaned = self._orphaned(spent, (*driver.out, *driver.closing_out))
             found += [(f"{title} crashes{how}", other) for how, other in self._starts(orphaned, driver)]
         return found
 
@@ -276,6 +294,38 @@ class World:
             spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
             found.append((f"driver {driver.number} is late", self._step(spent, driver, LATE)))
         return found
+
+    def _closing_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
+        found: list[tuple[str, WorldState | Violation]] = []
+        for request in driver.closing_out:
+            title = f"driver {driver.number} closing: {self._title(request)}"
+            rest = driver._replace(closing_out=tuple(other for other in driver.closing_out if other != request))
+            answer, broker = self._answered(state.broker, request)
+            found.append((title, self._closing_step(state._replace(broker=broker), rest, answer)))
+            if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
+                spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
+                lost = self._answer_number(request, None)
+                found.append((f"{title}: no answer", self._closing_step(self._orphaned(spent, (request,)), rest, lost)))
+        if state.budget.deadlines:
+            spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
+            found.append((f"driver {driver.number} closing is late", self._closing_step(spent, driver, LATE)))
+        return found
+
+    def _closing_step(self, state: WorldState, driver: Driver, answer: int) -> WorldState | Violation:
+        number, requests, is_closed = self._stepped(driver.closing, answer)
+        moved = driver._replace(closing=number, closing_out=tuple(sorted((*driver.closing_out, *requests))))
+        if is_closed is None:
+            return self._checked(self._with(state, moved))
+        state = self._orphaned(state, moved.closing_out)
+        # A process whose record was not written forgets its session.
+        kept = number if is_closed else -1
+        moved = moved._replace(closing=-1, closing_out=())
+        if driver.stage != "tasks":
+            return self._checked(self._with(state, moved if moved.elsewhere >= 0 else moved._replace(elsewhere=kept)))
+        moved = moved._replace(machine=kept)
+        if len(moved.receipts) < TASKS:
+            return self._checked(self._with(state, moved))
+        return self._begin(self._with(state, moved), moved, DriverOperation.COMMIT, self._session(kept))
 
     def _may_be_answered(self, request: int, out: tuple[int, ...]) -> bool:
         """The list of open transactions is requested together with a decision's commits, and what it says about them
@@ -350,9 +400,12 @@ class World:
         written = self._with(state, moved)
         if len(receipts) < TASKS:
             return [(title, written)]
-        found: list[tuple[str, WorldState | Violation]] = [
-            (title, self._begin(written, moved, DriverOperation.COMMIT, self._session(driver.machine)))
-        ]
+        # The commit of a process that still closes the last decision begins when that is done.
+        is_free = driver.closing < 0
+        commit = (
+            self._begin(written, moved, DriverOperation.COMMIT, self._session(driver.machine)) if is_free else written
+        )
+        found: list[tuple[str, WorldState | Violation]] = [(title, commit)]
         if written.budget.processes:
             spent = written._replace(budget=written.budget._replace(processes=written.budget.processes - 1))
             swapped = moved._replace(elsewhere=driver.machine)
@@ -370,7 +423,8 @@ class World:
         if session is None or session.run != run:
             session = DriverSession(SINK, run, code=line_of(SINK, self._key(driver)).code)
         key = None if operation is DriverOperation.RECOVER else self._key(driver)
-        job = Job(operation, key, [self._receipt(driver, receipt) for receipt in driver.receipts])
+        receipts = [self._receipt(driver, receipt) for receipt in driver.receipts]
+        job = Job(operation, key, receipts, may_close_later=self.closes_later)
         committer = Committer(self.settings, session, job, 0)
         number = self._interned(Machine(committer, session))
         moved = driver._replace(stage="operation", operation=operation.value, machine=number, out=())
@@ -384,7 +438,7 @@ class World:
             return self._checked(self._with(state, moved))
         state = self._orphaned(state, moved.out)
         moved = moved._replace(out=())
-        conclusion, is_lost, is_replaced = verdict
+        conclusion, is_lost, is_replaced, closing = verdict
         if is_replaced and not self._has_rivals:
             return Violation(f"driver {driver.number} ended because another had taken over, and there was none")
         title = f"{driver.operation}: {conclusion.value}{', lost' if is_lost else ''}"
@@ -392,7 +446,12 @@ class World:
         problem = self._verdict_problem(state, moved, conclusion, is_lost)
         if problem is not None:
             return problem
-        return self._checked(self._with(state, self._after(moved, conclusion, is_lost)))
+        after = self._after(moved, conclusion, is_lost)
+        if closing < 0:
+            return self._checked(self._with(state, after))
+        # As if the process of a record that is still being written ended at the next commit that leaves one.
+        state = self._orphaned(state, after.closing_out)
+        return self._closing_step(state, after._replace(machine=-1, closing=closing, closing_out=()), BEGIN)
 
     def _after(self, driver: Driver, conclusion: Conclusion, is_lost: bool) -> Driver:
         if is_lost:
@@ -579,11 +638,19 @@ class World:
             progress = machine.committer.step(LATE_MS if answer == LATE else 0, replies)
             requests = [self._request_number(request) for request in progress.asks]
             verdict = progress.result
-            is_replaced = verdict is not None and any(words in str(verdict.error) for words in TAKEN_OVER)
-            is_lost = verdict is not None and isinstance(verdict.error, CommitLost)
-            ended = None if verdict is None else (verdict.conclusion, is_lost, is_replaced)
+            ended = None if verdict is None else self._ended(machine.session, verdict)
             found = self._steps[key] = (self._interned(machine), requests, ended)
         return found
+
+    def _ended(self, session: DriverSession, verdict: CommitResult | LedgerWrite) -> Any:
+        """Of a closing machine: whether its record is written."""
+        if isinstance(verdict, LedgerWrite):
+            return verdict.state is WriteState.WRITTEN
+        is_replaced = any(words in str(verdict.error) for words in TAKEN_OVER)
+        closing = -1
+        if verdict.closing is not None:
+            closing = self._interned(Machine(Closing(self.settings, session, verdict.closing, 0), session))
+        return verdict.conclusion, isinstance(verdict.error, CommitLost), is_replaced, closing
 
 
 def _joined(result: TaskResult, number: int, offset: int) -> tuple[tuple[int, int, int], ...]:
@@ -602,14 +669,14 @@ def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
     return ""
 
 
-def _to_its_own(committer: Committer, reply: Reply) -> tuple[Reply, ...]:
+def _to_its_own(committer: Committer | Closing, reply: Reply) -> tuple[Reply, ...]:
     """The reply to the ask of this copy of the machine; none if it does not wait for one."""
     asked = reply.ask.purpose, reply.ask.number
     found = (ask for step in committer.steps() if (ask := step.asks.find(*asked)) is not None and ask.is_out)
     return tuple(replace(reply, ask=ask) for ask in found)[:1]
 
 
-def _forget_tries(committer: Committer) -> None:
+def _forget_tries(committer: Committer | Closing) -> None:
     """Resets the numbers of retries: as a part of the state they would make the world infinite."""
     for step in committer.steps():
         for owner in (step, getattr(step, "_search", None)):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 class Facts(NamedTuple):
     is_sparks: bool
     ends: bool
+    lives_on: bool
     folder: str | None
     # Of the sink's logger, after `show_log`.
     handlers: int
@@ -25,10 +26,11 @@ def tell(place, seen=SEEN):
     import json, logging
     from kafka_sink.spark.files import application_folder
     from kafka_sink.spark.process import show_log
-    from kafka_sink.spark.process import ends_with_exception, is_sparks
+    from kafka_sink.spark.process import ends_with_exception, is_sparks, lives_on
 
     show_log()
-    facts = is_sparks(), ends_with_exception(), application_folder(), len(logging.getLogger("kafka_sink").handlers)
+    facts = [is_sparks(), ends_with_exception(), lives_on(), application_folder()]
+    facts.append(len(logging.getLogger("kafka_sink").handlers))
     with open(seen, "a") as opened:
         opened.write(json.dumps([place, *facts]) + chr(10))
 """

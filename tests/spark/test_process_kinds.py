@@ -17,7 +17,7 @@ from tools.spark_jvm import QUICK_JVM, quick_settings
 
 ROOT = Path(__file__).parents[2]
 JOB = """
-import os, sys, time
+import os, sys, threading, time
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from kafka_sink.telemetry.metrics.notebook import application_folder_of
@@ -52,6 +52,11 @@ class StreamWriter(DataSourceStreamWriter):
 
     def commit(self, messages, batch_id):
         tell("commit")
+        threading.Thread(target=tell_later, daemon=True).start()
+
+def tell_later():
+    time.sleep(0.2)
+    tell("commit has returned")
 
 def in_child(place):
     child = os.fork()
@@ -76,7 +81,7 @@ spark.dataSource.register(Asking)
 spark.range(0, 4, 1, 2).write.format("asking").mode("append").save()
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1").load().writeStream.format("asking")
 query = rows.option("checkpointLocation", os.path.dirname(SEEN) + "/checkpoint").start()
-while query.lastProgress is None:
+while query.lastProgress is None or (os.environ["AWAITED"] and os.environ["AWAITED"] not in open(SEEN).read()):
     time.sleep(0.1)
 query.stop()
 spark.stop()
@@ -88,14 +93,19 @@ tell("again")
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "lives_on"),
     [
-        {},
-        pytest.param({"spark.python.unix.domain.socket.enabled": "true"}, marks=pytest.mark.slow),
+        ({}, True),
+        pytest.param({"spark.python.unix.domain.socket.enabled": "true"}, True, marks=pytest.mark.slow),
+        ({"spark.python.worker.reuse": "false"}, False),
+        pytest.param({"spark.python.use.daemon": "false"}, False, marks=pytest.mark.slow),
     ],
-    ids=["tcp", "unix"],
+    ids=["tcp", "unix", "without-reuse", "without-daemon"],
 )
-def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str], tmp_path: Path) -> None:
+def test_each_process_of_an_application_knows_what_it_is(
+    settings: dict[str, str], lives_on: bool, tmp_path: Path
+) -> None:
+    """One that lives on after its commit goes on with what another thread has begun there."""
     require_java()
     seen = tmp_path / "seen"
     settings = {**settings, "spark.master": "local[2]", "spark.ui.enabled": "false", **quick_settings(tmp_path)}
@@ -105,6 +115,7 @@ def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "AWAITED": "commit has returned" if lives_on else "",
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
     }
@@ -113,7 +124,11 @@ def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str
     assert run.returncode == 0, run.stderr[-5_000:]
     first, second = [line.removeprefix("folder ") for line in run.stdout.splitlines() if line.startswith("folder ")]
     found = facts_in(seen)
-    users = Facts(is_sparks=False, ends=False, folder=None, handlers=0)
+    users = Facts(is_sparks=False, ends=False, lives_on=True, folder=None, handlers=0)
+    workers = Facts(is_sparks=True, ends=True, lives_on=lives_on, folder=first, handlers=1)
+    # The thread of a process that ends may be in time.
+    later = found.pop("commit has returned", set())
+    assert later == {workers} or (not lives_on and not later)
     in_driver = users._replace(folder=first)
     assert found == {
         "before": {users},
@@ -121,9 +136,9 @@ def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str
         "uninformed child": {users},
         "driver": {in_driver},
         "child": {in_driver},
-        "task": {Facts(is_sparks=True, ends=True, folder=first, handlers=1)},
-        "planning": {Facts(is_sparks=True, ends=True, folder=first, handlers=1)},
-        "commit": {Facts(is_sparks=True, ends=True, folder=first, handlers=1)},
+        "task": {workers},
+        "planning": {workers},
+        "commit": {workers},
         "after": {users},
         "again": {users._replace(folder=second)},
     }

@@ -115,10 +115,12 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
             advice = f"{recover} finds out whether rows are missing{commands.hint}"
             yield fail("decisions", f"{text} and overdue: its transactions have ended, or should have", advice)
             continue
+        if each.standing is Standing.COMMITTED:
+            advice = f"the next commit of its query tells the ledger, or {recover}{commands.hint}"
+            yield warn("decisions", f"{text} and committed", advice)
+            continue
         if each.left_ms is not None:
             advice = f"start the query, or {recover}, within {each.left_ms // 1000} s"
-        elif each.standing is Standing.OPEN:
-            advice = f"all is committed, and {recover} tells the ledger"
         else:
             advice = f"start the query, or {recover}: in time it finishes the batch, later it finds out what is missing"
         advice = f"if no query is at it, {advice}{commands.hint}"

@@ -63,7 +63,10 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
         lines += ["", copied]
     elif unreadable and not records:
         lines.append(f"No record of {sink.ledger_topic} can be read: is it the ledger topic of a sink?")
-    exit_code = REFUSED if unreadable else OPEN if needing else DONE
+    # The next commit closes a decision of which all is committed.
+    committed = {key for key, one in standings.items() if one.standing is Standing.COMMITTED}
+    is_open = any(each.ledger_key not in committed for each in needing)
+    exit_code = REFUSED if unreadable else OPEN if is_open else DONE
     return Report(exit_code, content, lines)
 
 

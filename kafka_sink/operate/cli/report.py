@@ -31,8 +31,8 @@ class Report:
 
 
 def verdict_word(record: LedgerRecord, found: OpenDecision | None = None) -> str:
-    if found is not None and found.standing is Standing.OVERDUE:
-        return Standing.OVERDUE.value
+    if found is not None and found.standing in (Standing.COMMITTED, Standing.OVERDUE):
+        return str(found.standing.value)
     if record.kind is Kind.DONE:
         return "accepted" if record.is_accepted else "delivered"
     return {Kind.INTENT: "open", Kind.STUCK: "lost", Kind.REPLAY: "replay"}[record.kind]

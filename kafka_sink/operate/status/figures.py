@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.open_decisions import Standing
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
 from kafka_sink.operate.status.findings import Finding, worst
@@ -29,7 +30,7 @@ STATUS_METRICS = (
     Metric("status_sinks", _GAUGE, "Sinks that a ledger knows.", "ledger"),
     Metric("status_last_batch_timestamp_seconds", _GAUGE, "When the newest decision of the sink was recorded.", _SINK),
     Metric("status_last_batch_rows", _GAUGE, "Rows of that decision.", _SINK),
-    Metric("status_open_decisions", _GAUGE, "Decisions that are not known to be finished, those of a moment ago "
+    Metric("status_open_decisions", _GAUGE, "Decisions that are not known to be committed, those of a moment ago "
            "included.", _SINK),
     Metric("status_decision_left_seconds", _GAUGE, "Time until the first transaction of an open decision times out: "
            "then its rows are lost.", _SINK),
@@ -95,7 +96,7 @@ def _of_cluster(facts: ClusterFacts, found: Sequence[Finding]) -> Iterator[tuple
     newest = [(labels, max(records.values(), key=lambda record: record.wall_ms)) for labels, records, _ in sinks]
     yield "status_last_batch_timestamp_seconds", [(labels, record.wall_ms / 1000) for labels, record in newest]
     yield "status_last_batch_rows", [(labels, record.row_count) for labels, record in newest]
-    yield "status_open_decisions", [(labels, _count(records, Kind.INTENT)) for labels, records, _ in sinks]
+    yield "status_open_decisions", [(labels, _count_open(records, ledger)) for labels, records, ledger in sinks]
     yield "status_lost_batches", [(labels, _count(records, Kind.STUCK)) for labels, records, _ in sinks]
     left = ((labels, [ledger.judged[key].left_ms for key in records if key in ledger.judged])
             for labels, records, ledger in sinks)  # fmt: skip
@@ -133,6 +134,11 @@ def _by_sink(ledger: LedgerFacts) -> Iterator[tuple[Sequence[str], Mapping[str, 
     for sink_id, records in sorted(grouped.items()):
         label = next((record.label for record in records.values() if record.label), "")
         yield (ledger.topic, sink_id, label), records
+
+
+def _count_open(records: Mapping[str, LedgerRecord], ledger: LedgerFacts) -> int:
+    judged = [ledger.judged[key] for key in records if key in ledger.judged]
+    return _count(records, Kind.INTENT) - sum(one.standing is Standing.COMMITTED for one in judged)
 
 
 def _count(records: Mapping[str, LedgerRecord], kind: Kind) -> int:

@@ -27,6 +27,8 @@ from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, Ledge
 MOMENT_MS = 5_000
 # A coordinator looks every 10 s for transactions whose time has passed.
 OVERRUN_MS = 60_000
+# A decision of which all is committed is closed by the next commit. A stream may be stopped before that.
+_COMMITTED_MS = 86_400_000
 _OF_QUERY = re.compile(r"-[0-9a-f]{16}$")
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
@@ -162,16 +164,19 @@ def _judge_open(
     if standing is Standing.OVERDUE:
         text = f"{begin}its transactions have ended, or should have: rows may be missing. The command finds out"
         yield _of_record(Trouble.OVERDUE, Severity.ACT, text, record, commands, mend)
+    elif standing is Standing.COMMITTED:
+        if age_ms >= _COMMITTED_MS:
+            text = (
+                f"{begin}all of its transactions are committed. The next commit of its query tells the ledger, or the "
+                "command, best before the brokers forget them (transactional.id.expiration.ms, a week unless set)"
+            )
+            yield _of_record(Trouble.OPEN, Severity.LOOK, text, record, commands, mend)
     elif age_ms >= _patience_ms(limits, age_ms, left_ms):
-        severity = Severity.ACT
         if left_ms is not None:
             text = f"{begin}its {record.row_count} rows are lost unless it is finished within {span(left_ms)}"
-        elif standing is Standing.OPEN:
-            severity = Severity.LOOK
-            text = f"{begin}all of its transactions are committed; only the ledger has to be told"
         else:
             text = f"{begin}the brokers do not tell how much time is left to finish it"
-        yield _of_record(Trouble.OPEN, severity, text, record, commands, mend)
+        yield _of_record(Trouble.OPEN, Severity.ACT, text, record, commands, mend)
 
 
 def _patience_ms(limits: Limits, age_ms: int, left_ms: int | None) -> int:
@@ -198,6 +203,11 @@ def _judge_silence(
     if not limits.silent_ms:
         return
     newest: dict[str, LedgerRecord] = {}
+    committed = [one.record for one in ledger.judged.values() if one.standing is Standing.COMMITTED]
+
+    def is_told_otherwise(record: LedgerRecord) -> bool:
+        return record.kind is Kind.INTENT and record not in committed
+
     for each in ledger.listed:
         if each.record is not None and isinstance(each.record.key.batch_id, int):
             name = name_of(each.sink_id)
@@ -206,7 +216,7 @@ def _judge_silence(
     for name, record in sorted(newest.items()):
         age_ms = facts.at_ms - record.wall_ms
         is_retired = not limits.retired.isdisjoint((name, record.sink_id))
-        if age_ms < limits.silent_ms or is_retired or record.kind in (Kind.INTENT, Kind.STUCK):
+        if age_ms < limits.silent_ms or is_retired or record.kind is Kind.STUCK or is_told_otherwise(record):
             continue
         text = (
             f"{title(record)} is the last one, {span(age_ms)} ago. Is its query running, is there input? If it is to "

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.commit.admin.client import PIPELINED_MAX
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.session import CommitResult
 from kafka_sink.kafka.client.admin_engine import AdminEngine
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
 from kafka_sink.kafka.client.commands import NetworkEvent
@@ -44,8 +44,9 @@ class DriverHost(Host):
         )
         # A simulated batch has few transactions; this limit spreads them over several connections all the same.
         self._engine = AdminEngine(options, jitter=jitter, ends_in_flight=1)
-        self._machine: Committer | None = None
-        self._on_result: Callable[[CommitResult], None] = lambda _result: None
+        # A `Committer`, or what writes the last record after it.
+        self._machine: Any = None
+        self._on_result: Callable[[Any], None] = lambda _result: None
         self._machine_wake_ms = 0
         # Requests that the machine has decided on, but which were not sent because the process was paused.
         self._held: tuple[Ask, ...] = ()
@@ -55,7 +56,7 @@ class DriverHost(Host):
     def is_busy(self) -> bool:
         return self._machine is not None
 
-    def run(self, machine: Committer, on_result: Callable[[CommitResult], None]) -> None:
+    def run(self, machine: Any, on_result: Callable[[Any], None]) -> None:
         self._machine, self._on_result = machine, on_result
         self._machine_wake_ms = self.loop.now_ms
         self.plan_step(self.loop.now_ms)
@@ -97,7 +98,7 @@ class DriverHost(Host):
 
     @property
     def machine(self) -> Committer | None:
-        return self._machine
+        return self._machine if isinstance(self._machine, Committer) else None
 
     def _on_checking(self, now_ms: int, trouble: str, *, is_first: bool) -> None:
         if is_first:
@@ -117,7 +118,7 @@ class DriverHost(Host):
                 self.trace.count(f"leader wait: {reply.ask.purpose}")
         return step.replies, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
-    def _end(self, result: CommitResult) -> None:
+    def _end(self, result: Any) -> None:
         self._machine = None
         self._engine.forget_asks()
         self._on_result(result)

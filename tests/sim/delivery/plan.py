@@ -64,6 +64,7 @@ ROLL_SHARES = (0.0, 0.0, 0.1, 0.5)
 PATIENT_MS = 120_000
 HASTY_MS, HASTY_ROLL_SHARE = 2_000, 0.1
 MANIFESTS_SHARE = 0.25
+CLOSES_LATER_SHARE = 0.7
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
@@ -96,6 +97,8 @@ class Plan(Drawn):
     cores: int
     # A manifest is written for each batch.
     has_manifests: bool
+    # The processes that commit live on, and close decisions after their commits.
+    closes_later: bool
 
     @property
     def transaction_version(self) -> int:
@@ -174,6 +177,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         cores=habits.choice((1, 2, 4)),
         roll_share=roll_share,
         has_manifests=dice["manifests"].random() < MANIFESTS_SHARE,
+        closes_later=dice["closings"].random() < CLOSES_LATER_SHARE,
     )
 
 

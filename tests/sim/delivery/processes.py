@@ -48,6 +48,9 @@ class Processes:
             for where in [where for where, known in process.items() if known is session]:
                 del process[where]
 
+    def has(self, session: DriverSession) -> bool:
+        return any(known is session for process in self._all for known in process.values())
+
     def end_one(self) -> bool:
         """Spark ends processes that have been idle, or of which it has too many."""
         process = self._pick.choice(self._all)

@@ -13,7 +13,7 @@ from random import Random
 
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line, run_of_label, run_of_query
-from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.ledger import Kind, line_of
 from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
@@ -32,8 +32,10 @@ from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import SET_BACK, UNNAMED
 from tests.sim.delivery.cancelled import check_swept
 from tests.sim.delivery.checkpoint import Checkpoint
+from tests.sim.delivery.closings import Closings
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
+from tests.sim.delivery.ledger_log import newest_of
 from tests.sim.delivery.moments import Moment
 from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
@@ -64,6 +66,7 @@ class Query:
         self.stage = stage
         self.checkpoint = checkpoint
         self.processes = Processes(stage, name)
+        self.closings = Closings(self)
         self.is_second = is_second
         self.is_over = False
         # Whether it will be started again.
@@ -151,6 +154,7 @@ class Query:
         for host in self.hosts:
             host.kill(is_silent=is_silent)
         self._hosts.clear()
+        self.closings.forget_all()
         self.operation = None
         if self.job is not None:
             self.job.lose_driver()
@@ -184,10 +188,23 @@ class Query:
         asked = Asked(operation, session.line, session.run, batch, receipts)
 
         def begin(resume: Resume) -> None:
+            life = self._life
+
+            def go_on(session: DriverSession) -> None:
+                if life is self._life and self.is_running:
+                    start(session, resume)
+
+            self.closings.wait(session, go_on)
+
+        def start(session: DriverSession, resume: Resume) -> None:
             stage = self.stage
             host = self._host()
             # Spark begins no commit before each task has ended.
-            known = {"may_be_decided": not has_late_tasks, "has_late_tasks": has_late_tasks}
+            known = {
+                "may_be_decided": not has_late_tasks,
+                "has_late_tasks": has_late_tasks,
+                "may_close_later": stage.plan.closes_later,
+            }
             manifest = None
             if operation is DriverOperation.COMMIT and stage.plan.has_manifests:
                 manifest = Manifest(MANIFESTS, 0, session.named_sink_id or session.sink_id)
@@ -213,6 +230,8 @@ class Query:
                 if result.error is not None:
                     self.processes.forget(session)
                 stage.results.on_result(asked, result)
+                if result.closing is not None:
+                    self.closings.begin(self._settings(), session, result.closing, self._host())
                 resume(result)
 
             host.run(Committer(self._settings(), session, job, stage.loop.now_ms), on_result)
@@ -244,6 +263,11 @@ class Query:
         host.on_decided = self._on_decided
         self._hosts = [*self.hosts, host]
         return host
+
+    def end_process(self) -> bool:
+        was_of_use = self.processes.end_one()
+        self.closings.end_with_processes()
+        return was_of_use
 
     def forget_accidents(self) -> None:
         self.crash_at = self.pause_at = self.cut_at = self.leader_lost_at = self.fence_at = None
@@ -327,7 +351,18 @@ class Query:
             if error is not None:
                 return error
             yield self._trigger_ms()
+        yield from self._close_last()
         return "finished"
+
+    def _close_last(self) -> Script:
+        """There is no next commit that closes the last decision. An operator's command does."""
+        yield self.closings.wait_for_all
+        key = self.checkpoint.batches[-1].key
+        newest = newest_of(self.stage.results.core, key, self.stage.assumptions.lost_markers)
+        if key.is_named and newest is not None and newest.kind is Kind.INTENT:
+            self.stage.count("last decision closed by a command")
+            session = new_session(line_of(newest.sink_id, key), self.stage.named_sink_id(key))
+            yield self._operate(session, DriverOperation.FINISH, None, [])
 
     def _plan(self) -> Script:
         """Planning does not know its query: it looks at every query under the sink's name, or at one label."""
@@ -347,6 +382,7 @@ class Query:
     def _labelled(self) -> Script:
         batch = self.checkpoint.next_batch()
         if batch is None:
+            yield from self._close_last()
             return "finished"
         if (yield from self._plan()) is not None:
             return "planning failed"

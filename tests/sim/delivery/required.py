@@ -43,7 +43,8 @@ SPARK = (
     "driver crashed in commit", "driver crashed in recover", "driver crashed in abort", "driver crashed in between",
     "down for longer than a transaction lives", "silent executor was replaced", "producer started over",
     "transactional id given up", "dangling transactions swept", "note: not every broker listed its transactions",
-    "request arrived after its client gave up", "batch retried",
+    "request arrived after its client gave up", "batch retried", "closed after the commit",
+    "not closed after the commit", "commit waits for the record of the last one",
 )  # fmt: skip
 SET_BACK_BY = ("0", "1", "2", "3 or more")
 ROWS = ("the same rows", "other rows")

@@ -228,7 +228,7 @@ class DeliverySimulation(Course[Plan]):
         if kind in ("speculate", "fail_task", "kill_task", "pause_task"):
             return query.job is not None and query.job.hurt(kind, pick, length_ms)
         if kind == "end_process":
-            return query.processes.end_one()
+            return query.end_process()
         if kind == "crash_driver":
             query.crash(is_silent=pick.random() < 0.3)
         elif kind == "long_downtime":

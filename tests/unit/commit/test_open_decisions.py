@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from kafka_sink.commit.open_decisions import OpenDecision, Standing, advice_text
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.operate.cli.report import verdict_word
 
 RUN, START_MS, TIMEOUT_MS = "0123456789abcdef", 1_000_000, 60_000
 ENTRIES = tuple(TransactionEntry(task, 0, 100 + task, 5, 2, "t", task, 9, 10) for task in (0, 1))
@@ -40,7 +42,11 @@ def judged(*found: TransactionDescription, wall_ms: int = START_MS + 20_000, **m
         (described(1, "PrepareCommit", epoch=6), OPEN, 40_000),
         (described(1, "CompleteAbort"), OVERDUE, None),
         (described(1, "PrepareAbort", epoch=6), OVERDUE, None),
-        (described(1, "Ongoing", epoch=7), OVERDUE, None),
+        (described(1, "Ongoing", epoch=6), OPEN, 40_000),
+        (described(1, "CompleteCommit", epoch=7), OPEN, 40_000),
+        (described(1, "CompleteAbort", epoch=7), OVERDUE, None),
+        (described(1, "Ongoing", epoch=4), OVERDUE, None),
+        (described(1, "Ongoing", epoch=6, producer_id=9), OVERDUE, None),
         (described(1, "CompleteCommit", producer_id=9), OVERDUE, None),
         (described(2, "Ongoing"), OVERDUE, None),
     ],
@@ -49,6 +55,29 @@ def test_a_transaction_that_is_neither_open_nor_committed_makes_it_overdue(
     second: TransactionDescription, standing: Standing, left_ms: int | None
 ) -> None:
     assert judged(described(0, "Ongoing"), second) == OpenDecision(RECORD, standing, left_ms)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        described(1, "CompleteCommit", epoch=6),
+        # A task of the next batch has taken its id.
+        described(1, "Ongoing", epoch=6),
+        described(1, "Ongoing", epoch=7),
+        described(1, "PrepareCommit", epoch=8),
+    ],
+)
+def test_a_batch_of_which_all_is_committed_is_not_said_to_be_open(second: TransactionDescription) -> None:
+    found = judged(described(0, "CompleteCommit", epoch=6), second)
+    assert found == OpenDecision(RECORD, Standing.COMMITTED)
+    assert verdict_word(RECORD, found) == "committed"
+
+
+def test_in_transaction_version_1_an_id_in_use_again_proves_nothing() -> None:
+    old = replace(RECORD, entries=tuple(replace(entry, transaction_version=1) for entry in ENTRIES))
+    states = [described(0, "CompleteCommit"), described(1, "Ongoing", epoch=6)]
+    found: Any = SimpleNamespace(failure=None, is_supported=True, found={one.transactional_id: one for one in states})
+    assert judge_open(found, [old], START_MS)[0].standing is OVERDUE
 
 
 def test_a_transaction_whose_time_is_over_makes_it_overdue_before_its_coordinator_has_noticed() -> None:
@@ -67,7 +96,10 @@ def test_brokers_that_do_not_tell_leave_it_unknown() -> None:
     ("found", "words"),
     [
         (OpenDecision(RECORD, OPEN, 40_900), "within 40 s: then they time out"),
-        (OpenDecision(RECORD, OPEN), "all of its transactions are committed; only the ledger has to be told"),
+        (
+            OpenDecision(RECORD, Standing.COMMITTED),
+            "all of its transactions are committed; only the ledger has to be told",
+        ),
         (OpenDecision(RECORD, OVERDUE), "rows may be missing"),
         (OpenDecision(RECORD, UNKNOWN), "15 minutes unless set"),
     ],

@@ -24,7 +24,7 @@ LEDGER = COMMANDS.ledger_topic
 RUN = "0123456789abcdef"
 BATCH, DAY = BatchKey("query-1", 7), BatchKey("", "2026-11-01")
 COMMITTED, LOST = TransactionOutcome.COMMITTED, TransactionOutcome.LOST
-OPEN, OVERDUE, UNKNOWN = Standing.OPEN, Standing.OVERDUE, Standing.UNKNOWN
+OPEN, COMMITTED, OVERDUE, UNKNOWN = Standing.OPEN, Standing.COMMITTED, Standing.OVERDUE, Standing.UNKNOWN
 LOOK, ACT = Severity.LOOK, Severity.ACT
 
 
@@ -79,9 +79,9 @@ def transaction(
         (5 * S, (OPEN, 15 * S), (Trouble.OPEN, ACT)),
         (9 * S, (OPEN, 31 * S), None),
         (10 * S, (OPEN, 30 * S), (Trouble.OPEN, ACT)),
-        # Nothing can be lost any more.
-        (59 * S, (OPEN, None), None),
-        (60 * S, (OPEN, None), (Trouble.OPEN, LOOK)),
+        # Nothing can be lost any more, and the next commit closes it. A stream may be stopped for a while.
+        (23 * 60 * MIN, (COMMITTED, None), None),
+        (24 * 60 * MIN, (COMMITTED, None), (Trouble.OPEN, LOOK)),
         # The brokers do not tell.
         (59 * S, (UNKNOWN, None), None),
         (60 * S, (UNKNOWN, None), (Trouble.OPEN, ACT)),
@@ -145,6 +145,14 @@ def silent(*records: LedgerRecord, retired: tuple[str, ...] = ()) -> list[str]:
     known = "".join(f" --retired {name}" for name in sorted(retired))
     assert all(each.commands == (f"{about}{known} --retired {each.sink_id}",) for each in found)
     return [each.sink_id for each in found]
+
+
+def test_a_stream_that_stopped_before_its_last_decision_was_closed_is_silent_as_well() -> None:
+    limits, record = Limits(MIN, silent_ms=10 * MIN), record_of(Kind.INTENT, age_ms=30 * MIN)
+    (found,) = judge(facts_of(ledger_of(record, judged=(COMMITTED, None))), limits, BROKERS)
+    assert found.trouble is Trouble.SILENT
+    (found,) = judge(facts_of(ledger_of(record, judged=(OPEN, 14 * MIN))), limits, BROKERS)
+    assert found.trouble is Trouble.OPEN
 
 
 def test_a_stream_is_silent_after_its_limit_and_an_export_never() -> None:
