@@ -175,9 +175,9 @@ def history(
         parts += _states(row, top, scale, colours)
         top += _BAR + _GAP
     step = next(step for step in (30, 60, 120, 300, 600) if last / step <= 12)
-    for at in range(0, int(last) + 1, step):
-        label = f"{at // 60}:{at % 60:02d}"
-        parts.append(f'<text x="{_LEFT + at * scale:.1f}" y="{top + 16}" text-anchor="middle">{label}</text>')
+    for second in range(0, int(last) + 1, step):
+        label = f"{second // 60}:{second % 60:02d}"
+        parts.append(f'<text x="{_LEFT + second * scale:.1f}" y="{top + 16}" text-anchor="middle">{label}</text>')
     for number, (at, text) in enumerate(events):
         x, y = _LEFT + at * scale, _HEAD + 10 + 18 * number
         side = ("start", x + 5) if x + _LETTER * len(text) < _WIDTH else ("end", x - 5)
