@@ -32,7 +32,7 @@ def test_a_batch_is_fenced_read_checked_decided_committed_recorded_and_swept_in_
     wanted = ["fence older drivers", "claim ledger", "read ledger", "describe transactions"]
     assert [purpose for purpose in order if purpose in wanted] == wanted
     assert order.index("write ledger record") < order.index(END) < order.index(COMMIT)
-    assert order.index(COMMIT) < order.index("list transactions")
+    assert order.index("describe transactions") < order.index("list transactions") < order.index(COMMIT)
 
 
 @pytest.mark.parametrize(
