@@ -180,7 +180,13 @@ class LedgerWrite(CommitStep):
             self.asks.add(now_ms, append)
 
     def _ask_end(self, now_ms: int) -> None:
-        self.asks.add(now_ms, end_ask(END, self._transaction(), commit=True))
+        """The manifest's leader has just answered; a repetition looks whether there still is one, because a marker for
+        a partition without a leader may be dropped. In the ledger a missing marker is noticed (`LedgerState`)."""
+        led = [log for purpose, log, _ in self._appends() if purpose == WRITE_MANIFEST]
+        self.asks.add(
+            now_ms,
+            end_ask(END, self._transaction(), commit=True, led_partitions=tuple(led), are_leaders_known=True),
+        )
 
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self._session.transactional_id, *self._identity, self.settings.transaction_version)
@@ -199,6 +205,10 @@ class LedgerWrite(CommitStep):
     def on_lost(self, now_ms: int, reply: Reply) -> None:
         self._end_is_in_doubt |= reply.ask.purpose == END and reply.kind is ReplyKind.LOST
         super().on_lost(now_ms, reply)
+
+    def on_leaderless(self, now_ms: int, reply: Reply) -> None:
+        self.last_trouble = str(reply.error)
+        self.asks.repeat(now_ms, reply.ask)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         if ask.purpose == RENEW:

@@ -10,9 +10,14 @@ import pytest
 
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import decode_record, encode_record
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest, manifest_key
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, WrittenPartition
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.commit.session import DeliverySettings, DriverSession
+from kafka_sink.errors import RemoteProtocolError, TransportError
+from kafka_sink.kafka.client.ask import Reply, ReplyKind
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.options.parse_sink import parse_sink_options
 from tests.unit.commit.test_ledger import record
 
@@ -78,6 +83,27 @@ def test_a_manifest_that_is_none_is_refused(field: str, value: object, text: str
     (content if field == "manifest" else content["manifest"])[field] = value
     with pytest.raises(RemoteProtocolError, match=text):
         decode_record(header + b"\n" + json.dumps(content).encode())
+
+
+def test_a_repeated_end_waits_for_the_leader_of_the_manifest() -> None:
+    """A marker for a partition that has no leader may be dropped, and readers of the manifests would stop there."""
+    session = DriverSession("sink", "0" * 16, identity=ProducerIdentity(7, 3))
+    write = LedgerWrite(DeliverySettings(), session, made(Kind.DONE, sink_id="sink")).begin(0)
+    for append in write.asks.take_due(0):
+        partition = {"error_code": 0, "base_offset": 5}
+        body = {"responses": [{"partition_responses": [partition]}]}
+        write.on_reply(0, Reply(append, ReplyKind.ANSWERED, (body,)))
+    (end,) = write.asks.take_due(0)
+    assert end.api is END_TXN and end.led_now == ()
+    write.on_reply(0, Reply(end, ReplyKind.LOST, (), TransportError("connection closed")))
+    assert end.led_now == (MANIFEST.log,)
+    for at_ms in (10_000, 20_000):
+        assert write.asks.take_due(at_ms) == [end]
+        write.on_reply(at_ms, Reply(end, ReplyKind.LEADERLESS, (), TransportError("orders.manifests-2 has no leader")))
+        assert not write.is_finished and "no leader" in write.reason
+    assert write.asks.take_due(30_000) == [end]
+    write.on_reply(30_000, Reply(end, ReplyKind.ANSWERED, ({"error_code": 0, "producer_id": 7, "producer_epoch": 4},)))
+    assert write.state is WriteState.WRITTEN and session.identity == ProducerIdentity(7, 4)
 
 
 def test_ten_thousand_partitions_fit_beside_their_transactions() -> None:
