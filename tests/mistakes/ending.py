@@ -187,7 +187,7 @@ def aborted_without_leader(patch: pytest.MonkeyPatch) -> None:
 
 def closed_without_leader(patch: pytest.MonkeyPatch) -> None:
     """a task aborts its transaction although one of its partitions has no leader"""
-    patch.setattr(Engine, "_waits_for_leaders", lambda *_: False)
+    patch.setattr(Engine, "_needs_leaders", lambda *_: False)
 
 
 def swept_once(patch: pytest.MonkeyPatch) -> None:

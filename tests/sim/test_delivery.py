@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.mistakes.table import MISTAKES
+from tests.mistakes.table import MISTAKES, Mistake
 from tests.sim.command import Planted
 from tests.sim.delivery.__main__ import PLANTED
 from tests.sim.delivery.breakers import BREAKERS
@@ -72,6 +72,20 @@ def test_equal_seeds_give_equal_commits_in_any_process() -> None:
 @pytest.mark.parametrize("planted", QUICK, ids=lambda planted: planted.name)
 def test_a_planted_mistake_of_the_commit_protocol_is_caught(planted: Planted) -> None:
     assert planted.first_caught() is not None
+
+
+def test_what_each_mistake_changes_is_there() -> None:
+    """Also of those that only `--mutations` searches for."""
+    assert [mistake.name for mistake in MISTAKES if not _can_be_planted(mistake)] == []
+
+
+def _can_be_planted(mistake: Mistake) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            mistake.plant(patch)
+        except AttributeError:
+            return False
+    return True
 
 
 def test_what_each_breaker_has_to_bring_about_is_told() -> None:

@@ -12,21 +12,25 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
 
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
-have heard it in its newest answer, apart from answers with an older leader epoch: their brokers are behind.
+have heard it in its newest answer. Answers with an older leader epoch than the client knows change nothing: their
+brokers are behind. Metadata that is not asked for again, because it is new, counts as told now. The leader of a manifest
+has told it with the answer to the manifest itself, once.
 
 The ledger is excepted: its markers wait for the leader here, since lost markers of the ledger are a breaker of their
 own.
 
 An operator ends what was forgotten when the faults are over, as troubleshooting.md says: a committed transaction by a
 commit, an aborted one by an abort. If the next transaction of the producer id has ended it first, its rows are in
-doubt; then a row of it may be missing or there twice, and no other row.
+doubt; then a row of it may be missing or there twice, and no other row. Rows that its attempt has written after the
+end that was forgotten belong to it: the leader takes them, because the transaction is open there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import takewhile
 from random import Random
 from typing import Any
 
@@ -35,13 +39,14 @@ from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
 from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.call import Call
+from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.topics import NO_LEADER
 from kafka_sink.testing.transaction_state import CoordinatorState, TopicPartition, TransactionRecord
 from kafka_sink.testing.transactions import CoordinatedTransaction
 from tests.sim.decoder import read_batch
-from tests.sim.delivery.books import Books
+from tests.sim.delivery.books import Attempt, Books
 from tests.sim.delivery.driver_host import DriverHost
-from tests.sim.delivery.plan import LEDGER
+from tests.sim.delivery.plan import LEDGER, MANIFESTS
 from tests.sim.network import Connection, Network
 from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace, Violation
@@ -71,7 +76,8 @@ class Forgotten:
     producer_id: int
     first_offset: int
     is_commit: bool
-    numbers: frozenset[int]
+    # More than one if a later transaction of the id was forgotten, too.
+    attempts: frozenset[Attempt]
 
 
 class Leaders:
@@ -90,7 +96,7 @@ class Leaders:
         self._forgotten: list[Forgotten] = []
         # By host and partition: when a broker told the host about its leader, whether there was one, and its epoch.
         self._told: dict[tuple[str, TopicPartition], list[tuple[int, bool, int]]] = defaultdict(list)
-        self._sent_ms: dict[tuple[str, str], int] = {}
+        self._sent_ms: dict[tuple[str, str, int], int] = {}
         self._excuses: dict[tuple[int, int], Excuse] = {}
         self._call: Call | None = None
         self._cause: dict[str, Excuse | None] = {}
@@ -165,26 +171,28 @@ class Leaders:
         key, version, correlation_id, _, body_offset = frames.decode_request_header(data[4:])
         if key == END_TXN.key:
             body = END_TXN.decode_request(version, data[4:], body_offset)
-            excuse = self._excuse(connection.host, body["transactional_id"], is_commit=body["committed"])
+            ended = (body["transactional_id"], body["producer_epoch"])
+            excuse = self._excuse(connection.host, *ended, is_commit=body["committed"])
             self._excuses[connection.number, correlation_id] = excuse
         self._really_send(connection, data, tells_written=tells_written)
 
-    def _excuse(self, host: Any, transactional_id: str, *, is_commit: bool) -> Excuse:
+    def _excuse(self, host: Any, transactional_id: str, epoch: int, *, is_commit: bool) -> Excuse:
         now_ms = self.network.loop.now_ms
         transaction = self.core.coordinator.transactions.get(transactional_id)
         partitions = transaction.record.partitions if transaction is not None else ()
-        before_ms = self._sent_ms.get((host.name, transactional_id))
-        self._sent_ms[host.name, transactional_id] = now_ms
+        before_ms = self._sent_ms.get((host.name, transactional_id, epoch))
+        self._sent_ms[host.name, transactional_id, epoch] = now_ms
         found: dict[TopicPartition, str | None] = {}
         for partition in partitions:
             told = self._told[host.name, partition]
             if not isinstance(host, DriverHost):
                 found[partition] = AFTER_THE_CHECK if _is_led_by_the_newest(told) else None
                 continue
-            since_ms = host.checked_since_ms
-            if before_ms is not None:
-                since_ms = min(before_ms, now_ms - self._freshness_ms - LATENCY_MS)
-            if any(is_led and at_ms >= since_ms for at_ms, is_led, _ in told):
+            since_ms = host.checked_since_ms if before_ms is None else before_ms
+            if before_ms is not None or not is_commit:
+                since_ms = min(since_ms, now_ms - self._freshness_ms - LATENCY_MS)
+            has_just_answered = partition[0] == MANIFESTS and before_ms is None
+            if has_just_answered or _is_told_of_a_leader(told, since_ms):
                 found[partition] = AFTER_THE_CHECK
             elif is_commit:
                 found[partition] = _excuse_of_driver(host)
@@ -239,7 +247,7 @@ class Leaders:
 
     def _is_known(self, found: Forgotten) -> bool:
         return any(
-            (one.partition, one.producer_id, one.numbers) == (found.partition, found.producer_id, found.numbers)
+            (one.partition, one.producer_id, one.attempts) == (found.partition, found.producer_id, found.attempts)
             for one in self._forgotten
         )
 
@@ -254,12 +262,9 @@ class Leaders:
         if entry is None or entry.transaction_first_offset is None:
             return None
         first = entry.transaction_first_offset
-        seen = [read_batch(batch.data) for batch in known.log.batches if batch.base_offset >= first]
-        numbers = frozenset(
-            number for one in seen if one.producer_id == marker.producer_id and one.marker is None
-            for number in one.numbers
-        )  # fmt: skip
-        return Forgotten(partition, marker.producer_id, first, marker.is_commit, numbers)
+        numbers = _written_since(known.log, marker.producer_id, first)
+        attempts = frozenset(self._books.records[number][0] for number in numbers)
+        return Forgotten(partition, marker.producer_id, first, marker.is_commit, attempts)
 
     # ---- the operator ----
 
@@ -274,7 +279,8 @@ class Leaders:
             entry = known.log.producers.entries.get(one.producer_id)
             if entry is None or entry.transaction_first_offset != one.first_offset:
                 self.trace.count("forgotten transaction ended by the next one of its id")
-                self.in_doubt |= one.numbers
+                numbers = _written_since(known.log, one.producer_id, one.first_offset)
+                self.in_doubt.update(each for each in numbers if self._books.records[each][0] in one.attempts)
                 continue
             self.trace.count(f"operator ended a forgotten transaction: {'commit' if one.is_commit else 'abort'}")
             now_ms, epoch = self.core.schedule.now_ms, known.leader_epoch
@@ -292,10 +298,24 @@ class Leaders:
         )
 
 
+def _written_since(log: PartitionLog, producer_id: int, first_offset: int) -> Iterator[int]:
+    """Records of the transaction that begins there, up to the marker that ends it."""
+    seen = (read_batch(batch.data) for batch in log.batches if batch.base_offset >= first_offset)
+    own = (one for one in seen if one.producer_id == producer_id)
+    return (number for one in takewhile(lambda one: one.marker is None, own) for number in one.numbers)
+
+
 def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
     """A client ignores what an answer says about a leader of an earlier epoch than it knows."""
     newest_epoch = max((epoch for _, _, epoch in told), default=0)
     return next((is_led for _, is_led, epoch in reversed(told) if epoch == newest_epoch), False)
+
+
+def _is_told_of_a_leader(told: Sequence[tuple[int, bool, int]], since_ms: int) -> bool:
+    """By an answer since then; or one since then was of a broker that is behind what the client knows."""
+    newest_epoch = max((epoch for _, _, epoch in told), default=0)
+    is_led_now = _is_led_by_the_newest(told)
+    return any(at_ms >= since_ms and (is_led or (is_led_now and epoch < newest_epoch)) for at_ms, is_led, epoch in told)
 
 
 def _excuse_of_driver(host: DriverHost) -> str | None:
