@@ -13,8 +13,8 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
 have heard it in its newest answer. Answers with an older leader epoch than the client knows change nothing: their
-brokers are behind. Metadata that is not asked for again, because it is new, counts as told now. The leader of a manifest
-has told it with the answer to the manifest itself, once.
+brokers are behind. Metadata that is not asked for again, because it is new, counts as told now. The leader of a
+manifest has told it with the answer to the manifest itself, once.
 
 The ledger is excepted: its markers wait for the leader here, since lost markers of the ledger are a breaker of their
 own.

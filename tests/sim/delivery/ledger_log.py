@@ -48,6 +48,18 @@ def ledger_entries(core: BrokerCluster, lost: LostMarkers) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.offset)
 
 
+def unseen_entries(core: BrokerCluster, lost: LostMarkers) -> list[LedgerRecord]:
+    """Committed records that no reader knows to be committed, because their marker was lost."""
+    decoded = [decode_batch(batch.data) for batch in core.cluster.topics[LEDGER].partitions[0].log.batches]
+    return [
+        record
+        for batch in decoded
+        if batch.producer_id >= 0 and lost.get((batch.producer_id, batch.producer_epoch))
+        and not (batch.is_commit_marker or batch.is_abort_marker)
+        for _, record in _records(batch)
+    ]  # fmt: skip
+
+
 def open_sinks(core: BrokerCluster, lost: LostMarkers) -> set[str]:
     """Sinks of writes without a label whose decision the ledger shows as open or lost. A null closes it."""
     kinds: dict[str, Kind | None] = {}
