@@ -27,7 +27,9 @@ OPEN = (
     "open, shown by ledger", "open, shown by check", "open, shown by status",
     "a nameless write that planning could not finish",
 )  # fmt: skip
-COMMITTED = ("not recorded", "committed, shown by ledger", "committed, shown by check")
+COMMITTED = (
+    "not recorded", "not recorded after the commit", "committed, shown by ledger", "committed, shown by check",
+)  # fmt: skip
 LOST = ("lost, found while planning", "lost, found by recover", "lost, shown by ledger", "lost, shown by check",
         "lost, shown by status")  # fmt: skip
 NAMED = {case.name: case for case in CASES}
