@@ -56,6 +56,16 @@ class TopicView:
     is_internal: bool = False
     # The lowest number of replicas of any partition.
     replica_count: int = 0
+    # While `error_code` is set: the partitions that had no leader when brokers listed them last.
+    leaderless: frozenset[int] = frozenset()
+
+    def is_leaderless(self, partition: int) -> bool:
+        """Whether brokers have listed it without a leader: all of its replicas, or their disks, are down. An error for
+        the whole topic lists no partitions, so what was told before it counts."""
+        view = self.partitions.get(partition)
+        if view is None or view.leader_id != NO_LEADER:
+            return False
+        return not self.error_code or partition in self.leaderless
 
 
 class PartitionInfo(NamedTuple):
@@ -100,12 +110,8 @@ class ClusterView:
         return None if leader is None else leader.leader_id
 
     def is_leaderless(self, topic: str, partition: int) -> bool:
-        """Whether the brokers list the partition without a leader: all of its replicas, or their disks, are down."""
         topic_view = self.topics.get(topic)
-        if topic_view is None or topic_view.error_code:
-            return False
-        view = topic_view.partitions.get(partition)
-        return view is not None and view.leader_id == NO_LEADER
+        return topic_view is not None and topic_view.is_leaderless(partition)
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
         found = self.topics[topic].partitions
@@ -227,8 +233,9 @@ def _merge_topic(known: TopicView | None, answer: Mapping[str, Any], has_reliabl
 
 
 def _without_leaders(topic_view: TopicView, error_code: int) -> TopicView:
-    leaderless = {index: view._replace(leader_id=NO_LEADER) for index, view in topic_view.partitions.items()}
-    return replace(topic_view, partitions=MappingProxyType(leaderless), error_code=error_code)
+    partitions = {index: view._replace(leader_id=NO_LEADER) for index, view in topic_view.partitions.items()}
+    leaderless = frozenset(index for index in partitions if topic_view.is_leaderless(index))
+    return replace(topic_view, partitions=MappingProxyType(partitions), error_code=error_code, leaderless=leaderless)
 
 
 def _read_brokers(brokers: Iterable[Mapping[str, Any]]) -> dict[int, Endpoint]:

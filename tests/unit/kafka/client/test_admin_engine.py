@@ -192,6 +192,20 @@ def test_what_needs_leaders_is_not_sent_while_one_is_missing(driver: AdminDriver
     assert driver.reply_to(third).kind is ReplyKind.ANSWERED and driver.count(END_TXN) == 3
 
 
+def test_what_needs_leaders_is_not_sent_because_a_broker_does_not_know_the_topic(driver: AdminDriver) -> None:
+    driver.cluster.move_leader("t", 1, -1)
+    known = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    assert driver.reply_to(known).kind is ReplyKind.LEADERLESS
+    driver.cluster.topic_errors["t"] = 3
+    for _ in range(2):
+        unknown = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+        driver.sleep(2_000)
+        assert driver.reply_to(unknown).kind is ReplyKind.LEADERLESS
+    other = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0),))
+    driver.sleep(2_000)
+    assert driver.reply_to(other).kind is ReplyKind.ANSWERED
+
+
 def older_answer(driver: AdminDriver) -> Callable[[], None]:
     """A refresh of the metadata is in flight, from now. Returns what delivers its response; later ones are answered."""
     driver.sleep(1_000)

@@ -118,6 +118,16 @@ def test_an_error_takes_the_leaders_away_and_keeps_the_epochs() -> None:
     assert view.topics["t"].partitions[0] == PartitionLeader(-1, 10)
 
 
+def test_an_error_for_a_topic_does_not_tell_that_its_partitions_have_leaders() -> None:
+    view = view_of(topic(leaders={0: 1, 1: -1}, epoch=4))
+    for _ in range(2):
+        view = merge(view, body(topic(error=3)))
+        assert not view.is_leaderless("t", 0) and view.is_leaderless("t", 1)
+    assert not with_leader_hints(view, hints(2, 5, index=1)).is_leaderless("t", 1)
+    assert not merge(view, body(topic(leaders={0: 1, 1: 2}, epoch=5))).is_leaderless("t", 1)
+    assert not merge(view, body(topic(error=3), cluster_id="another")).is_leaderless("t", 1)
+
+
 def test_a_topic_created_again_starts_with_new_epochs_even_lower_ones() -> None:
     view = merge(view_of(topic(epoch=10)), body(topic(error=3)))
     view = merge(view, body(topic(epoch=5, topic_id=ID_B)))

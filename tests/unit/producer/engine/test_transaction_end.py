@@ -124,6 +124,23 @@ def test_closing_believes_no_answer_that_was_requested_before_however_late_it_co
     assert driver.ok(closed) and driver.count(END_TXN) == 0
 
 
+@pytest.mark.parametrize("had_leader", [True, False])
+def test_closing_believes_what_was_told_before_a_broker_did_not_know_the_topic(
+    transaction_version: int, had_leader: bool
+) -> None:
+    """A broker that lags behind may not know a topic that is there. One that was deleted has nothing to end."""
+    driver = started(transaction_version)
+    driver.run_for(1_000)
+    if not had_leader:
+        driver.cluster.move_leader("t", 0, -1)
+        driver.engine.metadata.request_update()
+        driver.run()
+    driver.cluster.topic_errors["t"] = 3
+    closed = driver.close()
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.count(END_TXN) == had_leader
+
+
 def test_closing_looks_for_leaders_again_before_each_try_of_the_abort(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.run_for(1_000)
