@@ -13,8 +13,8 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
 have heard it in its newest answer. Answers with an older leader epoch than the client knows change nothing: their
-brokers are behind. Metadata that is not asked for again, because it is new, counts as told now. The leader of a
-manifest has told it with the answer to the manifest itself, once.
+brokers are behind. Nor does an error instead of the partitions. Metadata that is not asked for again, because it is
+new, counts as told now. The leader of a manifest has told it with the answer to the manifest itself, once.
 
 The ledger is excepted: its markers wait for the leader here, since lost markers of the ledger are a breaker of their
 own.
@@ -22,7 +22,8 @@ own.
 An operator ends what was forgotten when the faults are over, as troubleshooting.md says: a committed transaction by a
 commit, an aborted one by an abort. If the next transaction of the producer id has ended it first, its rows are in
 doubt; then a row of it may be missing or there twice, and no other row. Rows that its attempt has written after the
-end that was forgotten belong to it: the leader takes them, because the transaction is open there.
+end that was forgotten belong to it: the leader takes them, because the transaction is open there. A manifest is in
+doubt in the same way.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from random import Random
 from typing import Any
 
 from kafka_sink.commit.end_txn import CommitTransactions
+from kafka_sink.kafka.client.cluster import NO_EPOCH
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
 from kafka_sink.testing.batches import Marker
@@ -43,7 +45,7 @@ from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.topics import NO_LEADER
 from kafka_sink.testing.transaction_state import CoordinatorState, TopicPartition, TransactionRecord
 from kafka_sink.testing.transactions import CoordinatedTransaction
-from tests.sim.decoder import read_batch
+from tests.sim.decoder import Seen, read_batch
 from tests.sim.delivery.books import Attempt, Books
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.plan import LEDGER, MANIFESTS
@@ -78,6 +80,8 @@ class Forgotten:
     is_commit: bool
     # More than one if a later transaction of the id was forgotten, too.
     attempts: frozenset[Attempt]
+    # Offsets.
+    manifests: frozenset[int]
 
 
 class Leaders:
@@ -93,6 +97,7 @@ class Leaders:
         # Metadata as old as this is not asked for again.
         self._freshness_ms = freshness_ms
         self.in_doubt: set[int] = set()
+        self.manifests_in_doubt: set[int] = set()
         self._forgotten: list[Forgotten] = []
         # By host and partition: when a broker told the host about its leader, whether there was one, and its epoch.
         self._told: dict[tuple[str, TopicPartition], list[tuple[int, bool, int]]] = defaultdict(list)
@@ -152,20 +157,21 @@ class Leaders:
             self._really_handle(call)
         finally:
             self._call = None
-        if call.api is METADATA and call.fault is None:
-            self._on_told(call)
+        is_error = call.fault is not None and call.fault.error_code is not None
+        if call.api is METADATA and (call.fault is None or is_error):
+            self._on_told(call, is_error=is_error)
 
-    def _on_told(self, call: Call) -> None:
+    def _on_told(self, call: Call, *, is_error: bool) -> None:
         connection = self.network.connections.get(call.connection_id)
         if connection is None:
             return
         cluster, asked = self.core.cluster, call.body["topics"]
-        names = TOPICS if asked is None else [one["name"] for one in asked if one["name"] in TOPICS]
-        for name in names:
+        judged = {name for name in (*TOPICS, MANIFESTS) if name in cluster.topics}
+        for name in judged if asked is None else [one["name"] for one in asked if one["name"] in judged]:
             for partition in cluster.topics[name].partitions:
                 leader_id, epoch = cluster.leader_as_seen_by(call.broker_id, partition)
-                told = (call.now_ms, cluster.is_up(leader_id), epoch)
-                self._told[connection.host.name, partition.key].append(told)
+                told = (False, NO_EPOCH) if is_error else (cluster.is_up(leader_id), epoch)
+                self._told[connection.host.name, partition.key].append((call.now_ms, *told))
 
     def _send(self, connection: Connection, data: bytes, *, tells_written: bool) -> None:
         key, version, correlation_id, _, body_offset = frames.decode_request_header(data[4:])
@@ -247,7 +253,8 @@ class Leaders:
 
     def _is_known(self, found: Forgotten) -> bool:
         return any(
-            (one.partition, one.producer_id, one.attempts) == (found.partition, found.producer_id, found.attempts)
+            (one.partition, one.producer_id, one.attempts, one.manifests)
+            == (found.partition, found.producer_id, found.attempts, found.manifests)
             for one in self._forgotten
         )
 
@@ -262,9 +269,13 @@ class Leaders:
         if entry is None or entry.transaction_first_offset is None:
             return None
         first = entry.transaction_first_offset
-        numbers = _written_since(known.log, marker.producer_id, first)
-        attempts = frozenset(self._books.records[number][0] for number in numbers)
-        return Forgotten(partition, marker.producer_id, first, marker.is_commit, attempts)
+        written = list(_written_since(known.log, marker.producer_id, first))
+        attempts, manifests = frozenset[Attempt](), frozenset[int]()
+        if partition[0] == MANIFESTS:
+            manifests = frozenset(one.base_offset for one in written)
+        else:
+            attempts = frozenset(self._books.records[number][0] for one in written for number in one.numbers)
+        return Forgotten(partition, marker.producer_id, first, marker.is_commit, attempts, manifests)
 
     # ---- the operator ----
 
@@ -279,8 +290,7 @@ class Leaders:
             entry = known.log.producers.entries.get(one.producer_id)
             if entry is None or entry.transaction_first_offset != one.first_offset:
                 self.trace.count("forgotten transaction ended by the next one of its id")
-                numbers = _written_since(known.log, one.producer_id, one.first_offset)
-                self.in_doubt.update(each for each in numbers if self._books.records[each][0] in one.attempts)
+                self._doubt(one, known.log)
                 continue
             self.trace.count(f"operator ended a forgotten transaction: {'commit' if one.is_commit else 'abort'}")
             now_ms, epoch = self.core.schedule.now_ms, known.leader_epoch
@@ -288,6 +298,12 @@ class Leaders:
             config = self.core.cluster.known_topic(known.topic).config
             known.log.append_marker(marker, config, is_strict=False, leader_epoch=epoch, now_ms=now_ms)
             self.core.cluster.replicate(known)
+
+    def _doubt(self, one: Forgotten, log: PartitionLog) -> None:
+        self.manifests_in_doubt |= one.manifests
+        if one.attempts:
+            numbers = [each for seen in _written_since(log, one.producer_id, one.first_offset) for each in seen.numbers]
+            self.in_doubt.update(each for each in numbers if self._books.records[each][0] in one.attempts)
 
     def _is_used(self, producer_id: int) -> bool:
         """The next transaction of the id is open or ending: what was forgotten ends with it."""
@@ -298,11 +314,11 @@ class Leaders:
         )
 
 
-def _written_since(log: PartitionLog, producer_id: int, first_offset: int) -> Iterator[int]:
-    """Records of the transaction that begins there, up to the marker that ends it."""
+def _written_since(log: PartitionLog, producer_id: int, first_offset: int) -> Iterator[Seen]:
+    """Batches of the transaction that begins there, up to the marker that ends it."""
     seen = (read_batch(batch.data) for batch in log.batches if batch.base_offset >= first_offset)
     own = (one for one in seen if one.producer_id == producer_id)
-    return (number for one in takewhile(lambda one: one.marker is None, own) for number in one.numbers)
+    return takewhile(lambda one: one.marker is None, own)
 
 
 def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
@@ -312,7 +328,7 @@ def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
 
 
 def _is_told_of_a_leader(told: Sequence[tuple[int, bool, int]], since_ms: int) -> bool:
-    """By an answer since then; or one since then was of a broker that is behind what the client knows."""
+    """By an answer since then; or one since then told nothing new, and the client knows of a leader."""
     newest_epoch = max((epoch for _, _, epoch in told), default=0)
     is_led_now = _is_led_by_the_newest(told)
     return any(at_ms >= since_ms and (is_led or (is_led_now and epoch < newest_epoch)) for at_ms, is_led, epoch in told)

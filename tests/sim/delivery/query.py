@@ -35,7 +35,7 @@ from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.closings import Closings
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
-from tests.sim.delivery.ledger_log import newest_of
+from tests.sim.delivery.ledger_log import ledger_entries
 from tests.sim.delivery.moments import Moment
 from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
@@ -355,13 +355,15 @@ class Query:
         return "finished"
 
     def _close_last(self) -> Script:
-        """There is no next commit that closes the last decision. An operator's command does."""
+        """There is no next commit that closes the last decision. An operator's command does. It may be a decision whose
+        marker is still on its way."""
         yield self.closings.wait_for_all
         key = self.checkpoint.batches[-1].key
-        newest = newest_of(self.stage.results.core, key, self.stage.assumptions.lost_markers)
-        if key.is_named and newest is not None and newest.kind is Kind.INTENT:
+        entries = ledger_entries(self.stage.results.core, self.stage.assumptions.lost_markers)
+        newest = next((one for one in reversed(entries) if one.record.key == key), None)
+        if key.is_named and newest is not None and (newest.record.kind is Kind.INTENT or not newest.is_committed):
             self.stage.count("last decision closed by a command")
-            session = new_session(line_of(newest.sink_id, key), self.stage.named_sink_id(key))
+            session = new_session(line_of(newest.record.sink_id, key), self.stage.named_sink_id(key))
             yield self._operate(session, DriverOperation.FINISH, None, [])
 
     def _plan(self) -> Script:

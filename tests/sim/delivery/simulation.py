@@ -139,7 +139,8 @@ class DeliverySimulation(Course[Plan]):
         shown = open_sinks(self.core, stage.assumptions.lost_markers)
         Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind, in_doubt, shown).check_all()
         if self.plan.has_manifests:
-            check_manifests(self.core, stage.books, in_doubt, stage.assumptions.lost_markers)
+            lost = stage.assumptions.lost_markers
+            check_manifests(self.core, stage.books, lost, in_doubt, stage.leaders.manifests_in_doubt)
 
     def _is_finished(self) -> bool:
         is_over = not any(query.is_running for query in self._lasting())
