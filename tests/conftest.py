@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 
+from tests.support.finish_closings import finish_closings
+
 if TYPE_CHECKING:
     from tests.support.secured_kafka import SecuredKafka
     from tools.kafka_cluster import KafkaCluster
@@ -46,6 +48,11 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    finish_closings()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -33,7 +33,8 @@ class BareFrame:
         names = (task_context.QUERY_ID, task_context.BATCH_ID, task_context.RUN_ID)
         properties = {} if query is None else dict(zip(names, map(str, query), strict=True))
         context = SimpleNamespace(getLocalProperty=properties.get)
-        self.sparkSession = SimpleNamespace(sparkContext=context)
+        conf = SimpleNamespace(get=lambda _name, _default: "4m")
+        self.sparkSession = SimpleNamespace(sparkContext=context, conf=conf)
         self._parts = parts
         # Called before each task with its number.
         self.before_task: Callable[[int], None] = lambda _: None

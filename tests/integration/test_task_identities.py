@@ -24,6 +24,7 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.cluster_check import check_with_kafka
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
@@ -88,7 +89,10 @@ class Query:
         return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey(self.query_id, batch), *where))
 
     def commit(self, *receipts: TaskReceipt) -> Conclusion:
-        return commit_batch(FinishedBatch(self.options, self.sink_id, receipts[0].key, RUN, receipts))
+        """With the record that follows it: the next Produce is that of a task."""
+        conclusion = commit_batch(FinishedBatch(self.options, self.sink_id, receipts[0].key, RUN, receipts))
+        CLOSINGS.value.wait()
+        return conclusion
 
     def ids(self) -> set[str]:
         """The ids of tasks that the coordinators know, in any state."""

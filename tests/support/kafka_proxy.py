@@ -31,6 +31,7 @@ from typing import Any
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, Api
 from kafka_sink.kafka.wire.frames import decode_response, encode_request, encode_response
 from tests.support.faults import Fault, Harm, Request
+from tests.support.finish_closings import finish_closings
 
 Address = tuple[str, int]
 
@@ -73,6 +74,7 @@ class KafkaProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        finish_closings()
         with self.lock:
             self._over.set()
             connections, listeners = list(self._connections), list(self._listeners.values())

@@ -205,8 +205,8 @@ def _judge_silence(
     newest: dict[str, LedgerRecord] = {}
     committed = [one.record for one in ledger.judged.values() if one.standing is Standing.COMMITTED]
 
-    def is_told_otherwise(record: LedgerRecord) -> bool:
-        return record.kind is Kind.INTENT and record not in committed
+    def is_told_otherwise(record: LedgerRecord, age_ms: int) -> bool:
+        return record.kind is Kind.INTENT and (record not in committed or age_ms >= _COMMITTED_MS)
 
     for each in ledger.listed:
         if each.record is not None and isinstance(each.record.key.batch_id, int):
@@ -216,7 +216,7 @@ def _judge_silence(
     for name, record in sorted(newest.items()):
         age_ms = facts.at_ms - record.wall_ms
         is_retired = not limits.retired.isdisjoint((name, record.sink_id))
-        if age_ms < limits.silent_ms or is_retired or record.kind is Kind.STUCK or is_told_otherwise(record):
+        if age_ms < limits.silent_ms or is_retired or record.kind is Kind.STUCK or is_told_otherwise(record, age_ms):
             continue
         text = (
             f"{title(record)} is the last one, {span(age_ms)} ago. Is its query running, is there input? If it is to "
