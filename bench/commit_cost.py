@@ -16,6 +16,7 @@ import argparse
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import median
 
 from bench.report import PAGES, PARTIAL, conditions, machine, publish
@@ -71,8 +72,8 @@ def measure(
     times: Times = {(tasks, sink): [] for tasks in task_counts for sink in sinks}
 
     def run_each() -> None:
-        for sink in sinks:
-            micro_batches(arena, sink, task_counts[0], count)
+        for tasks, sink in product(task_counts[:2], sinks):
+            micro_batches(arena, sink, tasks, count)
 
     warm_up = arena.warm_up(run_each)
     for tasks in task_counts:

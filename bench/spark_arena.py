@@ -29,7 +29,7 @@ TUNED = {"kafka.batch.size": "131072", "kafka.linger.ms": "1000"}
 
 
 # The JVMs are warm if their compilers take less than this share of a core. In the first rounds they take 0.8.
-QUIET, WARM_ROUNDS_MAX = 0.1, 12
+QUIET, WARM_ROUNDS_MAX = 0.1, 6
 
 T = TypeVar("T")
 

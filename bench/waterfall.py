@@ -244,8 +244,8 @@ def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path, 
     found: Found = {tasks: {sink: [] for sink in SINKS} for tasks in task_counts}
 
     def run_each() -> None:
-        for sink in SINKS:
-            micro_batches(arena, sink, task_counts[0], count, folder, rows)
+        for tasks, sink in product(task_counts[:2], SINKS):
+            micro_batches(arena, sink, tasks, count, folder, rows)
 
     warm_up = arena.warm_up(run_each)
     for tasks in task_counts:

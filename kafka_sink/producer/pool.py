@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass, replace
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.producer_options import SINK_CLIENT_ID
 from kafka_sink.producer.producer import Producer
@@ -45,16 +46,21 @@ class ProducerPool:
 
     def borrow(self, options: ProducerOptions, transactional_id: str | None = None) -> Producer:
         """A new producer, reusing the connections of an idle one with the same options if there is one."""
+        return self.borrow_to_go_on(options, transactional_id, None)[0]
+
+    def borrow_to_go_on(
+        self, options: ProducerOptions, transactional_id: str | None, expected: ProducerIdentity | None
+    ) -> tuple[Producer, bool]:
+        """And whether it has begun a transaction with the expected identity (`Producer.start_over`)."""
         self._close_idle_too_long()
         while (producer := self._take(options)) is not None:
             try:
-                producer.start_over(transactional_id)
-                return producer
+                return producer, producer.start_over(transactional_id, expected)
             except KafkaSinkError:
                 producer.close(0)  # it failed while idle
         # Its client id must not be that of its first task.
         client_id = options.client_id or SINK_CLIENT_ID
-        return Producer(replace(options, transactional_id=transactional_id, client_id=client_id))
+        return Producer(replace(options, transactional_id=transactional_id, client_id=client_id)), False
 
     def give_back(self, options: ProducerOptions, producer: Producer) -> None:
         """Only if each record has its outcome and no transaction is open; `options` as passed to `borrow`."""

@@ -219,13 +219,17 @@ class Producer:
         retried records by the broker's error code (None: no response)."""
         return self._metrics.totals(self._clock.monotonic_ms())
 
-    def start_over(self, transactional_id: str | None = None) -> None:
+    def start_over(self, transactional_id: str | None = None, expected: ProducerIdentity | None = None) -> bool:
         """Becomes a new producer: new producer id, no transaction, no earlier state. Connections and cluster metadata
         are kept, which makes it cheaper than closing it and opening another one.
 
         Only while idle: every record has its outcome, every transaction is ended or prepared.
+
+        True: a transaction has begun with the `expected` producer id and epoch, which the end of the last one under
+        this transactional.id has given (commit/identity_pool.py); brokers are asked for another one if a leader refuses
+        it. False without it, and where the brokers' rules give none: `init_transactions` comes next.
         """
-        self._operations.step("start_over()", c.StartOver, transactional_id)
+        return bool(self._operations.step("start_over()", c.StartOver, transactional_id, expected))
 
     @property
     def retried_record_count(self) -> int:
@@ -246,12 +250,6 @@ class Producer:
         return bool(
             self._operations.step("init_transactions()", c.TransactionStep, TransactionEvent.INIT, metric="txn-init")
         )
-
-    def go_on(self, identity: ProducerIdentity) -> bool:
-        """Instead of `init_transactions`, for tasks of the sink: with the producer id and the epoch that the end of the
-        last transaction under this transactional.id has given (commit/identity_pool.py). Brokers are asked for another
-        one if their rules give none, or later if a leader refuses it."""
-        return bool(self._operations.step("go_on()", c.GoOn, identity, metric="txn-init"))
 
     def begin_transaction(self) -> None:
         self._operations.step("begin_transaction()", c.TransactionStep, TransactionEvent.BEGIN, metric="txn-begin")

@@ -38,6 +38,7 @@ from kafka_sink.errors import (
     copy_error,
 )
 from kafka_sink.formats.records.digest import RowDigest
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, BEFORE, FAIL, OPERATION, ROW_ID, TRACEPARENT, SinkOptions
@@ -147,7 +148,7 @@ class Task:
         self._identity = self._choose_identity()
         # Without transactions it is a topic like others, which may be copied to another cluster.
         self._ledgers = ledger_names(options)
-        self._producer = self._borrow(self._identity)
+        self._producer, has_begun = self._borrow(self._identity, next_identity(self._last, self._producer_options))
         self._started_s = time.monotonic()
         self._pending: deque[ArrowFuture] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
@@ -156,7 +157,7 @@ class Task:
         self._byte_count = 0
         self._errors: Counter[str] = Counter()
         self._digest = RowDigest()
-        if self._identity is not None:
+        if self._identity is not None and not has_begun:
             self._begin(self._identity)
 
     def _choose_identity(self) -> TaskIdentity | None:
@@ -173,14 +174,15 @@ class Task:
         self._last = None if place.attempt_number else last
         return used.identity
 
-    def _borrow(self, identity: TaskIdentity | None) -> Producer:
-        producer = POOL.borrow(self._producer_options, _transactional_id(identity))
+    def _borrow(self, identity: TaskIdentity | None, expected: ProducerIdentity | None = None) -> tuple[Producer, bool]:
+        """And whether it has begun a transaction with the expected identity, of which no broker knows yet."""
+        producer, has_begun = POOL.borrow_to_go_on(self._producer_options, _transactional_id(identity), expected)
         if self._options.topic is not None:
             producer.look_ahead(self._options.topic)
         self._retries_before = producer.retried_record_count
         if self._meter is not None:
             self._meter.begin(producer)
-        return producer
+        return producer, has_begun
 
     def _begin(self, identity: TaskIdentity) -> None:
         try:
@@ -202,20 +204,18 @@ class Task:
         it. So this attempt abandons that id."""
         own = self._place.own_identity
         assert own is not None
-        expected = next_identity(self._last, self._producer_options)
         for _ in range(IDENTITIES_MAX):
             is_own = identity.attempt == own.attempt
             try:
-                if self._producer.init_transactions() if expected is None else self._producer.go_on(expected):
+                if self._producer.init_transactions():
                     return identity
-                expected = None
             except OperationTimeout:
                 if is_own:
                     raise
                 # Its last transaction is committed, but some partition cannot write the marker, which may take long.
                 self._producer.close(0)
-                self._producer = self._borrow(own)
-                identity, expected = own, None
+                self._producer, _ = self._borrow(own)
+                identity = own
                 continue
             identity = identity.another() if is_own else own
             self._producer.start_over(_transactional_id(identity))

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.errors import LocalProtocolError
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.producer import pool as pool_module
@@ -116,6 +117,21 @@ def test_a_producer_that_was_given_back_has_another_identity_for_its_next_borrow
     second.send(TOPIC, b"y")
     assert second.prepare_transaction().transactional_id == "task-2" != receipt.transactional_id
     pool.give_back(options, second)
+
+
+def test_an_idle_producer_has_begun_with_the_expected_identity_and_a_new_one_asks_for_its_own(
+    pool: ProducerPool, options: ProducerOptions
+) -> None:
+    expected = ProducerIdentity(7, 3)
+    new, has_begun = pool.borrow_to_go_on(options, "task", expected)
+    assert not has_begun
+    new.init_transactions()
+    pool.give_back(options, new)
+    again, has_begun = pool.borrow_to_go_on(options, "task", expected)
+    assert again is new and has_begun
+    receipt = again.prepare_transaction()
+    assert (receipt.producer_id, receipt.producer_epoch) == expected and not receipt.is_started
+    pool.give_back(options, again)
 
 
 def test_a_borrowed_producer_is_never_evicted_and_an_idle_one_is_when_its_time_is_over(

@@ -80,8 +80,11 @@ class TransactionWalk(RuleBasedStateMachine):
         self.is_over = False
         self.forget_transaction()
         if receipt is None:
-            self.ask("go_on" if goes_on else "init")
-            self.ask("begin")
+            if goes_on:
+                self.ask("go_on")
+            if self.driver.engine.refusal is not None:
+                self.ask("init")
+                self.ask("begin")
         else:
             self.receipt = TransactionReceipt("ledger", PRODUCER_ID, 4, receipt, True, {})
             self.ask("resume")

@@ -131,22 +131,17 @@ class ResumeTransaction:
 
 
 @frozen
-class GoOn:
-    """Instead of init: goes on with the identity that the end of the last transaction has given, as far as the caller
-    knows. The leaders check it with the coordinator before they append the first record. If it is refused, or the
-    cluster's rules give no such identity, the coordinator is asked for one, as by init."""
-
-    operation: PendingOperation
-    identity: ProducerIdentity
-
-
-@frozen
 class StartOver:
     """An idle producer becomes a new one, with this transactional id or none: new producer id, sequences and
-    transaction. Connections and cluster metadata are kept."""
+    transaction. Connections and cluster metadata are kept.
+
+    `expected`: the identity that the end of the last transaction under the id has given, as far as the caller knows.
+    Where the cluster's rules give one, the next transaction has begun with it, and the result is True. The leaders
+    check it with the coordinator before they append the first record; if it is refused, the coordinator is asked."""
 
     operation: PendingOperation
     transactional_id: str | None
+    expected: ProducerIdentity | None = None
 
 
 @frozen
@@ -163,7 +158,7 @@ class Abandon:
     reason: KafkaSinkError
 
 
-TransactionCall = TransactionStep | SendOffsets | ResumeTransaction | GoOn
+TransactionCall = TransactionStep | SendOffsets | ResumeTransaction
 OperationCall = Flush | TransactionCall | StartOver | Close
 Call = Append | WantTopic | OperationCall | Abandon
 

@@ -35,7 +35,7 @@ from kafka_sink.producer.engine.batch_sender import BatchSender
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import CoordinatorRequest
 from kafka_sink.producer.engine.produce_request import ProduceRequest
-from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, TopicPartition
+from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity, TopicPartition
 from kafka_sink.producer.engine.producer_id import ProducerIdSource
 from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
 from kafka_sink.producer.engine.sequences import Sequences
@@ -234,7 +234,14 @@ class Engine:
             if self._transaction is not None and self.nodes.transaction_version == 1:
                 # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced.
                 self.metadata.request_news()
-        self._finished.append(c.Finished(call.operation, error))
+        has_begun = error is None and self._go_on(call.expected)
+        self._finished.append(c.Finished(call.operation, error, has_begun))
+
+    def _go_on(self, expected: ProducerIdentity | None) -> bool:
+        if expected is None or self._transaction is None or not self.nodes.epochs_go_on:
+            return False
+        self._transaction.go_on(expected)
+        return True
 
     def _on_transaction_call(self, call: c.TransactionCall) -> None:
         transaction = self._transaction
@@ -247,11 +254,6 @@ class Engine:
             transaction.send_offsets(call)
         elif isinstance(call, c.ResumeTransaction):
             transaction.resume(call.operation, call.receipt)
-        elif isinstance(call, c.GoOn):
-            if self.nodes.epochs_go_on:
-                transaction.go_on(call.operation, call.identity)
-            else:
-                transaction.start(call.operation, TransactionEvent.INIT)
         elif call.event is TransactionEvent.BEGIN:
             transaction.begin(call.operation, self.nodes.transaction_version)
         else:

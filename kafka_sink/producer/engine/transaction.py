@@ -228,16 +228,13 @@ class Transaction:
             self._finish("prepare", error)
             self.finish_offsets(error)
 
-    def go_on(self, operation: PendingOperation, identity: ProducerIdentity) -> None:
-        refusal = self._refusal_of(TransactionEvent.INIT)
-        if refusal is not None:
-            self._refuse(operation, refusal)
-            return
+    def go_on(self, identity: ProducerIdentity) -> None:
+        """Instead of an init and a begin; see the module."""
         self._move(TransactionEvent.INIT)
         self.transaction_version = 2
         self.on_initialized(identity)
         self.is_expected = True
-        self.finished.append(Finished(operation, None, self.is_alone))
+        self._move(TransactionEvent.BEGIN)
 
     def begin(self, operation: PendingOperation, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:

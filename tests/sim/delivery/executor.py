@@ -128,14 +128,21 @@ def _report(executor: Executor, attempt: Attempt, receipt: TaskReceipt | None, r
 
 def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
     """Returns None if the transaction is open."""
+    has_begun = False
     if is_reused:
-        result = yield lambda number: c.StartOver(number, attempt.transactional_id)
+        expected = next_identity(executor.last, executor.plan.options)
+        result = yield lambda number: c.StartOver(number, attempt.transactional_id, expected)
         executor.transaction = None
         executor.trace.count("producer started over")
         assert result is not None
         if result.error is not None:
             executor.trace.count("producer could not start over")
             return result.error
+        has_begun = bool(result.result)
+    if has_begun:
+        executor.trace.count("task went on with an expected epoch")
+        executor.transaction = executor.history.begin(attempt.transactional_id)
+        return None
     if executor.asks_in_vain():
         return TransactionAborted("Spark no longer waits")
     error = yield from _take_identity(executor, attempt)
@@ -151,13 +158,8 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
 
 def _take_identity(executor: Executor, attempt: Attempt) -> Script:
     """Gives up an id whose InitProducerId may still arrive, as the task does."""
-    expected = next_identity(executor.last, executor.plan.options)
     for _ in range(IDENTITIES_MAX):
-        init = partial(c.TransactionStep, event=TransactionEvent.INIT)
-        if expected is not None:
-            executor.trace.count("task went on with an expected epoch")
-        result = yield init if expected is None else partial(c.GoOn, identity=expected)
-        expected = None
+        result = yield partial(c.TransactionStep, event=TransactionEvent.INIT)
         assert result is not None
         if result.error is not None:
             return result.error

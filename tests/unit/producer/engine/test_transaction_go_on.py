@@ -11,7 +11,7 @@ from transaction_driver import PRODUCER_ID, TransactionDriver
 from kafka_sink.errors import DeliveryError, ProducerFenced, TransactionAborted
 from kafka_sink.kafka.client.nodes import METADATA_OF_4_2
 from kafka_sink.kafka.wire.apis import END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE
-from kafka_sink.producer.engine.commands import Flush, StartOver
+from kafka_sink.producer.engine.commands import Flush
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.transaction import TransactionState
 
@@ -25,7 +25,6 @@ def going_on(**more: object) -> TransactionDriver:
     driver = TransactionDriver(2, is_initialised=False, **more)  # type: ignore[arg-type]
     driver.producer_epoch = GIVEN.producer_epoch - 1
     assert driver.ok(driver.go_on(EXPECTED))
-    assert driver.ok(driver.begin())
     return driver
 
 
@@ -56,6 +55,8 @@ def test_where_the_end_gives_no_epoch_or_a_late_marker_could_end_the_next_one_th
 ) -> None:
     driver = TransactionDriver(version, is_initialised=False, metadata_version=metadata)
     assert driver.ok(driver.go_on(EXPECTED))
+    assert "init_transactions" in str(driver.refusal_of(driver.begin()))
+    assert driver.ok(driver.init())
     assert driver.names() == ["FindCoordinator", "InitProducerId"]
     assert driver.engine._transaction is not None and driver.engine._transaction.identity == (PRODUCER_ID, 0)
 
@@ -217,15 +218,14 @@ def test_a_transaction_without_records_leaves_the_expected_identity_to_the_next_
     receipt = driver.receipt_of(driver.prepare())
     assert (receipt.producer_id, receipt.producer_epoch, receipt.is_started) == (*EXPECTED, False)
     assert driver.names() == []
-    driver.run(StartOver(driver.operation_id(), "ledger"))
-    assert driver.ok(driver.go_on(EXPECTED)) and driver.ok(driver.begin())
+    assert driver.ok(driver.go_on(EXPECTED))
     driver.send(0)
     assert driver.sent[-1].identity == EXPECTED and driver.count(FIND_COORDINATOR) == 0
 
 
 def test_a_version_that_changes_before_the_transaction_begins_asks_for_an_identity_without_naming_this_one() -> None:
-    driver = TransactionDriver(2, is_initialised=False)
-    assert driver.ok(driver.go_on(EXPECTED))
+    driver = going_on()
+    assert driver.ok(driver.abort())
     driver.engine.nodes.finalized_features = {"transaction.version": 1}
     assert driver.ok(driver.begin())
     body = driver.last(INIT_PRODUCER_ID).body

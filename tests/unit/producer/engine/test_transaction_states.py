@@ -35,7 +35,6 @@ CALLS: dict[str, Callable[[Transaction], None]] = {
     "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
     "prepare": lambda transaction: transaction.start(1, TransactionEvent.PREPARE),
     "resume": lambda transaction: transaction.resume(1, RECEIPT),
-    "go_on": lambda transaction: transaction.go_on(1, ProducerIdentity(7, 3)),
     "commit": lambda transaction: transaction.start(1, TransactionEvent.COMMIT),
     "abort": lambda transaction: transaction.start(1, TransactionEvent.ABORT),
 }
@@ -56,7 +55,6 @@ HEARD: dict[str, dict[TransactionState, TransactionState]] = {
         TransactionState.PREPARING: TransactionState.PREPARING,
     },
     "resume": {TransactionState.UNINITIALIZED: TransactionState.PREPARED},
-    "go_on": {TransactionState.UNINITIALIZED: TransactionState.READY},
     "commit": {
         TransactionState.IN_TRANSACTION: TransactionState.COMMITTING,
         TransactionState.PREPARED: TransactionState.COMMITTING,
@@ -250,7 +248,6 @@ def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, li
         driver = TransactionDriver(2, brokers=2, coordinator=1, is_initialised=False)
         driver.hold(PRODUCE, END_TXN, INIT_PRODUCER_ID)
         driver.go_on(ProducerIdentity(7, 3))
-        driver.begin()
         driver.send()
         driver.reply(PRODUCE, 47)
         return driver, []

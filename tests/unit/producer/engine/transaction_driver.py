@@ -37,9 +37,9 @@ from kafka_sink.producer.engine.commands import (
     Close,
     ConsumerGroup,
     Finished,
-    GoOn,
     ResumeTransaction,
     SendOffsets,
+    StartOver,
     TransactionEvent,
     TransactionReceipt,
     TransactionStep,
@@ -95,7 +95,8 @@ class TransactionDriver(EngineDriver):
         return self._call(TransactionStep(self.operation_id(), TransactionEvent.INIT))
 
     def go_on(self, identity: ProducerIdentity) -> int:
-        return self._call(GoOn(self.operation_id(), identity))
+        """Or starts over only, where the rules give no such identity."""
+        return self._call(StartOver(self.operation_id(), TRANSACTIONAL_ID, identity))
 
     def begin(self) -> int:
         return self._call(TransactionStep(self.operation_id(), TransactionEvent.BEGIN))
