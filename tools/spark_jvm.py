@@ -21,8 +21,8 @@ from typing import Any
 
 from tools.kafka_jars import KafkaUnavailable, cache_folder, cache_lock, java_command
 
-# With one compiler the code cache has 48 MB by default. A session with many streams fills that in minutes, and from then
-# on its JVM only interprets new code.
+# With one compiler the code cache has 48 MB by default. A session with many streams fills that in minutes, and then its
+# JVM only interprets new code.
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:-UsePerfData"
 _PATIENCE_S = 600
 

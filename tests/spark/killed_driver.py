@@ -16,6 +16,7 @@ from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
 from tests.spark.applications import ROOT, start_application
 from tests.support.faults import Harm, Request, of_a_task, of_the_driver, whose
 from tests.support.kafka_proxy import KafkaProxy
+from tests.support.manifests import manifest_problems
 from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -67,7 +68,10 @@ class KilledDriver:
             kafka.create_topic(name, partitions=3)
         for name in ("input", "orders", "done"):
             (folder / name).mkdir()
+        self._manifests = f"{topic}-manifests"
+        kafka.create_topic(self._manifests, partitions=2)
         self._options = {"kafka.bootstrap.servers": proxy.bootstrap_servers, "topic": topic, "sink.id": sink_id}
+        self._options["manifest.topic"] = self._manifests
 
     def __enter__(self) -> KilledDriver:
         return self
@@ -110,7 +114,7 @@ class KilledDriver:
         assert self._running.returncode == 0, self._errors()
 
     def problems(self) -> list[str]:
-        """What is wrong with the rows, what is open, and what the ledger has not closed."""
+        """What is wrong with the rows and the manifests, what is open, and what the ledger has not closed."""
         wanted = Counter(b"%d" % number for number in range(self._file_count * ROWS))
         found_wrong = []
         for name, topic in self._topics.items():
@@ -120,7 +124,16 @@ class KilledDriver:
             found_wrong += [f"{name}: {missing} rows missing, {added} added"] if missing or added else []
             found_wrong += open_transactions(self._kafka.bootstrap_servers, self.sink_ids[name])
             found_wrong += self._decided(self.sink_ids[name])
+            found_wrong += manifest_problems(
+                self._kafka.bootstrap_servers, self._manifests, self.sink_ids[name], self._batches(name), topic
+            )
         return found_wrong
+
+    def _batches(self, name: str) -> list[object]:
+        if name == EXPORTS:
+            return [f"export-{path.name}" for path in (self._folder / "done").iterdir()]
+        commits = (self._folder / "checkpoint" / "commits").glob("[0-9]*")
+        return [int(path.name) for path in commits]
 
     def kill(self) -> None:
         """Driver and JVM. The Python processes of tasks find out by themselves."""
