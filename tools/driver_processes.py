@@ -2,8 +2,9 @@
 
 PySpark's JVM starts one `pyspark.daemon` for each kind of work, with the module in its command line. The daemon forks a
 process if none of its own is free, and the JVM gives each call to any free process. So a process serves other queries
-in between, and what it remembers of a query may be old: tests of this kill these processes. Processes that run tasks
-have no module in their command line and are not included. Linux only.
+in between, and what it remembers of a query may be old: tests of this kill these processes. The function of a
+foreachBatch over Spark Connect has a process of its own, which the JVM starts itself. Processes that run tasks have no
+module in their command line and are not included. Linux only.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]
     return sorted(
         number
         for number, parent in parents.items()
-        if parent in daemons and any(_is_of(word, module) for word in words[number])
+        if parent in daemons | machines
+        and number not in daemons
+        and any(_is_of(word, module) for word in words[number])
     )
 
 
