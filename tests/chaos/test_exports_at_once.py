@@ -49,7 +49,7 @@ def test_a_backfill_of_fifty_days_at_once_is_delivered_and_no_driver_is_refused(
     assert len(seen) == ROWS and set(seen.values()) == {DAYS}
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_written_at_once", [False, True], ids=["commits at once", "from the first row on"])
 def test_one_day_twice_at_once_is_there_once_and_no_text_speaks_of_another_query(
     direct_stream: BareStream, is_written_at_once: bool, rounds: int
