@@ -27,7 +27,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
 
 
 @pytest.mark.parametrize("how", ["literal", "file", "env"])
-@pytest.mark.parametrize("name", secret_options())
+@pytest.mark.parametrize("name", list(secret_options()))
 def test_what_is_said_of_a_write_that_is_refused_has_no_secret(
     held: Canaries, name: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
