@@ -50,6 +50,8 @@ def test_files_with_a_spark_session_share_it_whatever_else_they_ask_for_and_then
 def test_a_new_file_shares_the_fixtures_that_its_tests_ask_for() -> None:
     asks = "import spark\ndef test_x(\n    jvm_spark: Session, spark_cluster: Cluster, secured: Secured\n): ..."
     assert guess_cost(asks).shared == {"spark", "_spark_cluster", "secured_kafka_of"}
+    assert guess_cost("def test_x(kafka: KafkaCluster, folder: Folder): ...").shared == {"spark"}
+    assert guess_cost("def test_x(folder: Path, folders: FolderOf): ...") == GUESS
     assert guess_cost("import pyspark\ndef test_x(kafka: KafkaCluster): ...") == GUESS
 
 

@@ -23,8 +23,10 @@ BY_ARGUMENT = {
     "jvm_spark": "spark",
     "spark_cluster": "_spark_cluster",
     "secured": "secured_kafka_of",
+    # With its type: others have folders, too.
+    "folder: Folder": "spark",
 }
-_ARGUMENT = re.compile(r"\b(" + "|".join(BY_ARGUMENT) + r"): ")
+_ARGUMENT = re.compile(r"\b(" + "|".join(BY_ARGUMENT) + r")(?:: |(?<=: Folder)\b)")
 # These only compute: they run while a fresh machine downloads brokers.
 COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
 # The most expensive fixtures, in this order: a session with its first write and its first stream takes 20 seconds of
