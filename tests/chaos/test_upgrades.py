@@ -154,7 +154,7 @@ def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_
 
 
 @NEWEST_MAINLY
-@pytest.mark.parametrize("at", ["at-the-decision", "before-end-2"])
+@pytest.mark.parametrize("at", [pytest.param("at-the-decision", marks=pytest.mark.slow), "before-end-2"])
 def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_up_does_no_harm(
     stream: BareStream, before: ReleaseBefore, at: str
 ) -> None:
@@ -196,7 +196,9 @@ def export(stream: BareStream, topic: str, label: str) -> None:
 
 
 @NEWEST_MAINLY
-@pytest.mark.parametrize("at", ["at-the-decision", "after-the-decision", "before-end-2"])
+@pytest.mark.parametrize(
+    "at", [pytest.param("at-the-decision", marks=pytest.mark.slow), "after-the-decision", "before-end-2"]
+)
 def test_a_driver_of_the_release_before_that_was_frozen_in_the_commit_of_a_label_and_wakes_up_does_no_harm(
     stream: BareStream, export_before: ReleaseBefore, at: str
 ) -> None:

@@ -56,8 +56,9 @@ def left_behind(folder: Path) -> tuple[list[str], list[int]]:
     return found()
 
 
+@pytest.mark.slow  # a driver that is killed in its commits, in every run: test_killed_drivers.py
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("values", ["json", pytest.param("avro", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("values", ["json", "avro"])
 def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path, values: str) -> None:
     demo = start_demo(tmp_path / "tmp", *SMALL, FORMAT=values)
     output, _ = demo.communicate(timeout=580)

@@ -74,6 +74,7 @@ with SparkCluster(workers=0) as cluster:
 """
 
 
+@pytest.mark.slow  # the same watchdog in every run: tests/integration/test_harness.py
 def test_a_cluster_ends_with_its_owner_though_it_was_killed() -> None:
     require_java()
     command = [sys.executable, "-c", _OWNER]
