@@ -101,7 +101,7 @@ class TopicFollower:
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         # By partition: the offset at which the reader last reached the end.
         self.ends: dict[int, int] = {}
-        self._consumer = _consumer(bootstrap_servers, "read_committed", **{"fetch.wait.max.ms": 50})
+        self._consumer = _consumer(bootstrap_servers, "read_committed")
         found = partition_ids(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
 
@@ -127,8 +127,8 @@ class TopicFollower:
         return found
 
 
-def _consumer(bootstrap_servers: str, isolation: Isolation, **more: Any) -> Consumer:
-    settings = {
+def _consumer(bootstrap_servers: str, isolation: Isolation) -> Consumer:
+    settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": f"foreign-reader-{uuid.uuid4()}",
         "isolation.level": isolation,
@@ -137,8 +137,10 @@ def _consumer(bootstrap_servers: str, isolation: Isolation, **more: Any) -> Cons
         "auto.offset.reset": "error",
         "check.crcs": True,
         "reconnect.backoff.max.ms": 500,
+        # Without records a broker answers after that time: the end of each partition that is read is seen so late.
+        "fetch.wait.max.ms": 50,
     }
-    return Consumer({**settings, **more}, logger=_LOGGER)
+    return Consumer(settings, logger=_LOGGER)
 
 
 def _foreign_record(message: Any) -> ForeignRecord:

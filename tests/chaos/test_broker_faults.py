@@ -75,7 +75,9 @@ def test_a_task_gets_over_the_loss_of_any_of_its_produce_requests(
 # ---- three nodes ----
 
 
-@pytest.mark.parametrize("way", ["kill", pytest.param("stop", marks=pytest.mark.slow), "pause"])
+@pytest.mark.parametrize(
+    "way", ["kill", pytest.param("stop", marks=pytest.mark.slow), pytest.param("pause", marks=pytest.mark.slow)]
+)
 def test_a_leader_that_goes_away_while_a_task_writes_delays_it_and_nothing_else(
     stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster, way: str
 ) -> None:

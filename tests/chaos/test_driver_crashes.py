@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
-from tests.chaos.bare_spark import TASKS, Killed
+from tests.chaos.bare_spark import ROWS, TASKS, Checkpoint, Killed
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.faults import Harm, of_a_task, of_the_driver, whose
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -106,6 +107,21 @@ def test_a_driver_killed_before_commit_leaves_nothing_that_waits_for_a_time_out(
     assert len(direct_stream.open(patience_s=0)) == TASKS
     direct_stream.run()
     direct_stream.check(1)
+
+
+@NEWEST_MAINLY
+def test_two_queries_with_equal_checkpoint_paths_know_nothing_of_each_other(direct_stream: BareStream) -> None:
+    """Each pod has its own volume at the same path. With Spark: tests/spark/test_shared_paths.py."""
+    other = Checkpoint()
+    for _ in range(2):
+        direct_stream.run()
+        direct_stream.run(checkpoint=other)
+    # After a crash a batch runs again that is not the newest of the path.
+    direct_stream.checkpoint.committed -= 1
+    direct_stream.run()
+    assert direct_stream.open() == []
+    seen = direct_stream.times_seen()
+    assert len(seen) == 2 * ROWS and set(seen.values()) == {2}
 
 
 @pytest.mark.parametrize("tasks", [TASKS, 2], ids=["as-before", "planned-with-fewer-tasks"])

@@ -12,6 +12,7 @@ import pytest
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.faults import Harm, of_a_task, of_the_driver
 from tests.support.manifests import manifest_problems
 from tools.foreign_reader import read_topic
@@ -59,6 +60,7 @@ def kill(stream: BareStream, side: str, nth: int, api: Api | None = None, **more
         return False
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("side", SIDES)
 def test_each_batch_has_one_manifest_though_drivers_die_at_the_decision_and_at_its_end(
     told_stream: BareStream, side: str
@@ -83,6 +85,7 @@ def test_each_batch_has_one_manifest_wherever_in_a_commit_the_driver_dies(told_s
     check(told_stream)
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("harm", [Harm.LOSE_ANSWER, Harm.CUT_ANSWER, Harm.LOSE_REQUEST], ids=lambda one: one.name)
 def test_a_manifest_whose_answer_is_lost_is_there_once(told_stream: BareStream, harm: Harm) -> None:
     topic = told_stream.settings["manifest.topic"]

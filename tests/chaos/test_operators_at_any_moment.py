@@ -23,6 +23,7 @@ from kafka_sink.errors import CommitAborted, CommitLost, KafkaSinkError
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS, ROWS, BareQuery
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.meddler import Meddler, Way
 from tests.chaos.numbered_records import numbered_value
 from tests.chaos.test_cluster_changes import cluster_of
@@ -139,6 +140,7 @@ def test_so_it_is_where_the_newest_brokers_have_the_older_transaction_version(
         play(stream_on(kafka), MANY)
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("way", [Way.END, Way.END_OF_VERSION_1, Way.MARKER])
 def test_a_task_that_goes_on_after_its_transaction_was_ended_is_not_believed(
     stream: BareStream, way: Way, kafka: KafkaCluster

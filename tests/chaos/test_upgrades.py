@@ -25,6 +25,7 @@ from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_export import BareExport
 from tests.chaos.bare_spark import PARTITIONS, TASKS, problems
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.conftest import FIRST_GENERATION, NEWEST
 from tests.support.faults import Harm, of_a_task, of_the_driver
 from tests.support.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
@@ -109,6 +110,7 @@ def check_continued(stream: BareStream) -> None:
     stream.check()
 
 
+@NEWEST_MAINLY
 def test_a_stream_that_the_release_before_has_ended_goes_on(stream: BareStream, before: ReleaseBefore) -> None:
     before.begin_commit()
     assert before.read_line() == "committed"
@@ -151,7 +153,8 @@ def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_
     check_continued(stream)
 
 
-@pytest.mark.parametrize(("kafka", "at"), with_both_versions(["at-the-decision", "before-end-2"]), indirect=["kafka"])
+@NEWEST_MAINLY
+@pytest.mark.parametrize("at", [pytest.param("at-the-decision", marks=pytest.mark.slow), "before-end-2"])
 def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_up_does_no_harm(
     stream: BareStream, before: ReleaseBefore, at: str
 ) -> None:
@@ -192,8 +195,9 @@ def export(stream: BareStream, topic: str, label: str) -> None:
         this.commit()
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize(
-    ("kafka", "at"), with_both_versions(["at-the-decision", "after-the-decision", "before-end-2"]), indirect=["kafka"]
+    "at", [pytest.param("at-the-decision", marks=pytest.mark.slow), "after-the-decision", "before-end-2"]
 )
 def test_a_driver_of_the_release_before_that_was_frozen_in_the_commit_of_a_label_and_wakes_up_does_no_harm(
     stream: BareStream, export_before: ReleaseBefore, at: str

@@ -17,7 +17,6 @@ from tests.chaos.bare_export import ROWS, BareExport
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.conftest import FIRST_GENERATION, NEWEST
 from tests.support.commanding import Shell
 from tests.support.faults import Harm, of_a_task
 from tests.support.open_transactions import open_transactions
@@ -26,16 +25,6 @@ from tools.kafka_cluster import KafkaCluster
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
-# Each version and each side once, the rest with `make slow`.
-CELLS = [
-    pytest.param(version, side, marks=[] if is_quick else pytest.mark.slow)
-    for version, side, is_quick in (
-        (NEWEST, "before-it-arrives", False),
-        (NEWEST, "after-it-was-carried-out", True),
-        (FIRST_GENERATION, "before-it-arrives", True),
-        (FIRST_GENERATION, "after-it-was-carried-out", False),
-    )
-]
 REQUESTS_MAX = 60
 
 
@@ -63,7 +52,10 @@ def rows_of(stream: BareStream) -> set[int]:
     return set(seen.values()) or {0}
 
 
-@pytest.mark.parametrize(("kafka", "side"), CELLS, indirect=["kafka"])
+@NEWEST_MAINLY
+@pytest.mark.parametrize(
+    "side", ["after-it-was-carried-out", pytest.param("before-it-arrives", marks=pytest.mark.slow)]
+)
 def test_wherever_in_a_commit_its_process_dies_the_abort_makes_the_write_whole_or_absent(
     stream: BareStream, side: str
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.spark.canaries import (
+    ACCEPTED,
     MARKER,
     PASSWORD,
     Canaries,
@@ -41,7 +42,7 @@ def test_no_secret_is_shown_over_connect(tmp_path: Path) -> None:
         with door.server(CONNECT_SERVER, "spark.connect.grpc.binding.port") as port:
             remote = f"sc://127.0.0.1:{port}"
             with_file = held.order("file")
-            with_file["writes"] = held.writes("file") + held.writes("env", only_accepted=True)
+            with_file["writes"] = held.writes("file") + held.writes("env", ACCEPTED)
             door.run_job("references", with_file, remote=remote)
             assert held.found_in(door.outputs()) == set()
             assert lines_with(door.outputs(), WARNING) == []
@@ -52,7 +53,7 @@ def test_no_secret_is_shown_over_connect(tmp_path: Path) -> None:
             assert places(outputs, MARKER) == {"events", "pages", "out"}
             assert any(f"{PASSWORD} holds a secret in clear" in line for line in lines_with(outputs, "Spark Connect"))
             # The search works: without the setting Spark shows them.
-            bare = {**held.order("literal"), "writes": held.writes("literal", only_accepted=True), "shown": []}
+            bare = {**held.order("literal"), "writes": held.writes("literal", ACCEPTED), "shown": []}
             door.run_job("bare", {**bare, "explained": []}, remote=remote)
             found = {place.split("/")[0] for _, place in held.found_in(door.outputs())}
             assert found == {"events", "pages"}

@@ -139,7 +139,7 @@ def compacted(servers: str, topic: str) -> list[list[Row]]:
     return [with_tombstone, rows(servers, topic), rows(servers, topic, "read_uncommitted")]
 
 
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.1"])
+@pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.1", marks=pytest.mark.slow)])
 def test_compaction_leaves_the_same_records_at_the_same_offsets(
     secured_of: Callable[[str], Secured], embedded: EmbeddedBroker, topic_name: str, version: str
 ) -> None:

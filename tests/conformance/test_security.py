@@ -20,7 +20,7 @@ from tests.conformance.sasl_scripts import SASL_SCRIPTS, SESSION_MS, SHORT
 from tests.conformance.script import Seen
 from tests.conformance.wire import Asking, EmbeddedWire, KafkaWire, LoggedIn, Wire
 
-VERSIONS = ("4.3.1", "3.9.1")
+VERSIONS = ("4.3.1", pytest.param("3.9.1", marks=pytest.mark.slow))
 START_MS = 1_700_000_000_000
 
 

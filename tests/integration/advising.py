@@ -248,12 +248,12 @@ def paste(command: str, folder: Path | None = None, answer: str = "yes") -> Done
     )
 
 
-def enter(command: str) -> Done:
+def enter(command: str, answer: str = "yes") -> Done:
     """The same without a shell and a process of its own, whose start takes longer than most commands."""
     name, *words = shlex.split(command)
     assert name == "pykafka-sink", command
     output, errors = io.StringIO(), io.StringIO()
-    with redirect_stdout(output), redirect_stderr(errors), mock.patch("sys.stdin", io.StringIO("yes\n")):
+    with redirect_stdout(output), redirect_stderr(errors), mock.patch("sys.stdin", io.StringIO(f"{answer}\n")):
         code = main(words)
     return Done(words, code, output.getvalue(), errors.getvalue())
 

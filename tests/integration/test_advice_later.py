@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -97,11 +98,13 @@ OF_COMMITTED: dict[str, Later] = {
 }
 
 
-def cases() -> Iterator[tuple[Case, str, Later]]:
+def cases() -> Iterator[Any]:
+    """In every run what happens alternates from text to text."""
     for names, later in ((OPEN, OF_OPEN), (COMMITTED, OF_COMMITTED)):
-        for name in names:
-            for what in later:
-                yield NAMED[name], what, later[what]
+        for number, name in enumerate(names):
+            for place, what in enumerate(later):
+                marks = [] if place == number % len(later) else [pytest.mark.slow]
+                yield pytest.param(NAMED[name], later[what], id=f"{name}: {what}", marks=marks)
 
 
 @pytest.fixture
@@ -111,8 +114,8 @@ def sink(broker: EmbeddedBroker) -> Sink:
     return sink
 
 
-@pytest.mark.parametrize(("case", "what", "later"), list(cases()), ids=[f"{case}: {what}" for case, what, _ in cases()])
-def test_recover_says_how_things_stand_whenever_it_is_pasted(case: Case, what: str, later: Later, sink: Sink) -> None:
+@pytest.mark.parametrize(("case", "later"), list(cases()))
+def test_recover_says_how_things_stand_whenever_it_is_pasted(case: Case, later: Later, sink: Sink) -> None:
     happen, check = later
     command = command_in(case.make(sink), case, RECOVER)
     happen(sink)
@@ -132,7 +135,7 @@ def test_no_text_that_names_recover_is_left_out() -> None:
 
 @pytest.mark.parametrize("before", CHOICES)
 @pytest.mark.parametrize("after", CHOICES)
-@pytest.mark.parametrize("name", LOST)
+@pytest.mark.parametrize("name", [LOST[0], *(pytest.param(each, marks=pytest.mark.slow) for each in LOST[1:])])
 def test_a_choice_that_somebody_else_has_made_stays(name: str, before: str, after: str, sink: Sink) -> None:
     text = NAMED[name].make(sink)
     assert enter(command_in(text, NAMED[name], before)).returncode == 0

@@ -205,6 +205,7 @@ def test_every_reader_sees_the_committed_records_of_a_writer_and_no_aborted_ones
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("cluster", ["2", pytest.param("0", marks=pytest.mark.slow)], indirect=True)
 def test_the_java_consumer_sees_the_committed_records_of_all_writers_and_no_aborted_ones(
     cluster: EmbeddedBroker,
 ) -> None:
@@ -221,7 +222,7 @@ def test_the_java_consumer_sees_the_committed_records_of_all_writers_and_no_abor
     [
         ("2", "4.3.1"),
         ("0", "3.9.1"),
-        # The console tools have no transactions; a test below runs the transactions of each Java client on each broker.
+        # The console tools have no transactions; a test below has those of Java clients.
         pytest.param("0", "4.3.1", marks=pytest.mark.slow),
         pytest.param("2", "3.9.1", marks=pytest.mark.slow),
     ],
@@ -246,7 +247,16 @@ def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.1"])
+@pytest.mark.parametrize(
+    ("cluster", "version"),
+    [
+        ("2", "4.3.1"),
+        ("0", "3.9.1"),
+        pytest.param("0", "4.3.1", marks=pytest.mark.slow),
+        pytest.param("2", "3.9.1", marks=pytest.mark.slow),
+    ],
+    indirect=["cluster"],
+)
 def test_transactions_of_the_java_producer_are_read_back(cluster: EmbeddedBroker, version: str) -> None:
     """Transactions of 50 ms each, about five of them; with version 2 the 4.3.1 client uses transaction version 2."""
     run_java(

@@ -103,7 +103,7 @@ def test_what_was_just_made_or_deleted_is_news_to_no_node(kafka_three_nodes: Kaf
     def known(topic: str) -> list[tuple[tuple[str, int, int], ...]]:
         return [view.leaders for node_id in cluster.node_ids if (view := cluster.view_of(node_id, topic)) is not None]
 
-    for number in range(5):
+    for number in range(3):
         topic = cluster.create_topic(f"{topic_name}-{number}", partitions=6)
         first, *others = known(topic)
         assert others == [first, first]
@@ -127,19 +127,7 @@ def test_the_foreign_reader_goes_on_where_a_leader_shows_less_than_it_has() -> N
         assert shown.has_acted
 
 
-def test_a_killed_node_comes_back_with_its_port_and_its_data(topic_name: str) -> None:
-    with new_cluster(NEWEST) as cluster:
-        servers = cluster.bootstrap_servers
-        cluster.create_topic(topic_name)
-        fill(cluster, topic_name, 100)
-        cluster.kill(1)
-        with pytest.raises(OSError):
-            socket.create_connection(("127.0.0.1", int(servers.rpartition(":")[2])), timeout=1).close()
-        cluster.start(1)
-        assert cluster.bootstrap_servers == servers
-        assert len(read_topic(servers, topic_name)) == 100
-
-
+@pytest.mark.slow  # tests/chaos/test_transactions_under_fire.py does so in every run
 def test_a_paused_node_takes_connections_but_answers_only_after_it_is_resumed(
     kafka_three_nodes: KafkaCluster, topic_name: str
 ) -> None:
@@ -156,6 +144,7 @@ def test_a_paused_node_takes_connections_but_answers_only_after_it_is_resumed(
     assert len(read_topic(cluster.bootstrap_servers, topic_name)) == 10
 
 
+@pytest.mark.slow  # tests/chaos/test_transactions_under_fire.py does so in every run
 def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_back(
     kafka_three_nodes: KafkaCluster, topic_name: str
 ) -> None:
@@ -170,13 +159,22 @@ def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_
     assert cluster.process_id(leader) > 0
 
 
-def test_what_is_chosen_reaches_the_broker_and_closing_leaves_no_process_and_no_folder(topic_name: str) -> None:
+def test_a_node_has_what_is_chosen_comes_back_with_port_and_data_when_killed_and_leaves_nothing(
+    topic_name: str,
+) -> None:
     properties: dict[str, object] = {"auto.create.topics.enable": True, "num.partitions": 7}
     with new_cluster(NEWEST, properties, transaction_version=0) as cluster:
         fill(cluster, topic_name, 1)
         assert sorted(end_offsets(cluster.bootstrap_servers, topic_name)) == list(range(7))
         with client_of(cluster.bootstrap_servers) as client:
             assert client.transaction_support().transaction_version == 1
+        servers = cluster.bootstrap_servers
+        cluster.kill(1)
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", int(servers.rpartition(":")[2])), timeout=1).close()
+        cluster.start(1)
+        assert cluster.bootstrap_servers == servers
+        assert len(read_topic(servers, topic_name)) == 1
         folder, process_id = cluster.folder, cluster.process_id(1)
         assert process_id in kafka_watchdog.processes_using(str(folder))
     assert not folder.exists()

@@ -25,11 +25,14 @@ from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.telemetry.metrics.figures import TaskMeter
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
+
+pytestmark = NEWEST_MAINLY
 
 
 def limit_client(kafka: KafkaCluster, client_id: str, quota: str) -> None:

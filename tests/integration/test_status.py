@@ -32,7 +32,7 @@ from kafka_sink.operate.status.collect import NOT_LISTED
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
-from tests.integration.advising import copy_from_elsewhere, lose, paste, poison, record_loss
+from tests.integration.advising import copy_from_elsewhere, enter, lose, paste, poison, record_loss
 from tests.integration.statuses import (
     FOREIGN,
     age,
@@ -48,6 +48,7 @@ from tests.support.asking import client_of
 from tests.support.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 BATCH, NEXT, DAY = BatchKey("query-1", 0), BatchKey("query-1", 1), BatchKey("", "2026-11-01")
 # All in one process: the stream must not take all of its time, nor fill its ledger in the course of a thousand polls.
@@ -141,13 +142,13 @@ def test_each_command_is_pasted_in_the_state_in_which_it_was_printed_and_all_is_
     command = found["commands"][number]
     assert f"\n    {command}\n" in said.out, "a line of its own"
     asks_for_words = kind == "transaction"
-    done = paste(command, answer="take over" if asks_for_words else "yes")
+    done = enter(command, answer="take over" if asks_for_words else "yes")
     if kind == "overdue":
         # Its command finds out that rows are missing: the next look names the choice.
         assert done.returncode == 1, done
         (found,) = findings(shell, sink)
         assert found["kind"] == "lost"
-        done = paste(found["commands"][number])
+        done = enter(found["commands"][number])
     assert done.returncode == 0, done
     after = status(shell, sink)
     assert after.exit_code == 0 and after.out.startswith("fine: "), after
@@ -166,8 +167,8 @@ def test_an_overdue_decision_becomes_a_lost_one_with_either_choice(
     choice: int, sink: Sink, broker: EmbeddedBroker, shell: Shell
 ) -> None:
     overdue(sink, broker)
-    paste(findings(shell, sink)[0]["commands"][0])
-    assert paste(findings(shell, sink)[0]["commands"][choice]).returncode == 0
+    enter(findings(shell, sink)[0]["commands"][0])
+    assert enter(findings(shell, sink)[0]["commands"][choice]).returncode == 0
     assert status(shell, sink).exit_code == 0
 
 
@@ -234,8 +235,7 @@ def running(sink: Sink, behind_ms: int) -> Iterator[Callable[[], int]]:
 
 def check_polls(sink: Sink, shell: Shell, count: int, behind_ms: int = 0) -> None:
     with running(sink, behind_ms) as delivered_count:
-        while not delivered_count():
-            pass
+        wait_until(delivered_count, "the first batch is delivered")
         for _ in range(count):
             said = shell("status", "--bootstrap-server", sink.servers, "--ledger-topic", sink.ledger_topic, "--json")
             own = [each for each in said.content["findings"] if each["sink_id"] == sink.sink_id]
@@ -244,7 +244,7 @@ def check_polls(sink: Sink, shell: Shell, count: int, behind_ms: int = 0) -> Non
 
 
 def test_a_stream_that_delivers_all_the_time_is_fine_in_every_poll(sink: Sink, shell: Shell) -> None:
-    check_polls(sink, shell, 60)
+    check_polls(sink, shell, 20)
 
 
 @pytest.mark.slow
@@ -272,7 +272,7 @@ def test_a_stream_is_fine_in_every_poll_though_the_clock_of_its_driver_is_an_hou
     sink: Sink, shell: Shell
 ) -> None:
     """Whatever is open seems to have been open for an hour, so only the second look tells that it is not."""
-    check_polls(sink, shell, 30, behind_ms=3_600_000)
+    check_polls(sink, shell, 10, behind_ms=3_600_000)
 
 
 # ---- which ledgers, which sinks --------------------------------------------------------------------------------------

@@ -48,8 +48,6 @@ LARGE = (
     (1, Bound(Budget(crashes=1))),
     # Without a crash the ledger contains nothing that a driver could miss.
     (2, Bound(Budget(crashes=1, outdated=2))),
-    (2, Bound(Budget(crashes=1, markers=1))),
-    (2, Bound(Budget(crashes=1, others=1))),
 )
 # Processes close a decision after its commit, which they do in transaction version 2 alone.
 LATER = (
@@ -62,6 +60,8 @@ LATER_SLOW = (
     (2, Bound(Budget(processes=2, losses=1), batches=3, closes_later=True)),
 )
 SLOW = (
+    Bound(Budget(crashes=1, markers=1)),
+    Bound(Budget(crashes=1, others=1)),
     Bound(Budget(crashes=1, outdated=2), batches=2),
     Bound(Budget(deadlines=1, restarts=1)),
     Bound(Budget(crashes=1, time_outs=1)),

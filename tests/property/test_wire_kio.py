@@ -29,7 +29,7 @@ pytest.importorskip("kio", reason="kio needs Python 3.11 or later")
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-FEW = settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 MESSAGES = list(messages())
 
 

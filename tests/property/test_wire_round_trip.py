@@ -14,7 +14,7 @@ from kafka_sink.kafka.wire.frames import FrameBuffer
 from tests.support.wire_values import bodies, decode, encode, message_id, messages, rows
 
 MESSAGES = list(messages())
-FEW = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def is_part_of(given_value: Any, decoded: Any) -> bool:
@@ -52,7 +52,7 @@ def test_every_truncation_of_a_message_is_refused(message: tuple[Api, bool, int]
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=message_id)
-@settings(FEW, max_examples=3)
+@settings(FEW, max_examples=2)
 @given(data=st.data())
 def test_a_corrupt_message_is_read_or_refused_and_never_fails_otherwise(
     message: tuple[Api, bool, int], data: st.DataObject

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +59,8 @@ FORMS = {
 # With these the write succeeds; the others are refused by sink, broker or registry, each at another step.
 PASSWORD = "kafka.sasl.password"
 ACCEPTED = frozenset({PASSWORD, "kafka.sasl.jaas.config", f"{_REGISTRY}basic.auth.user.info"})
+# And one that the sink refuses, one that brokers refuse, and one of the registry.
+OF_EACH_KIND = ACCEPTED | {"kafka.ssl.keystore.key", "kafka.sasl.aws.secret.access.key", f"{_BEARER}token"}
 _SSL = "ssl."
 
 
@@ -125,15 +127,16 @@ class Canaries:
             return self.secrets[name]
         return f"${{env:{variable(name)}}}" if how == "env" else f"${{file:{self.properties}:{name}}}"
 
-    def writes(self, how: str, *, only_accepted: bool = False) -> list[dict[str, Any]]:
+    def writes(self, how: str, names: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Of all secrets, if no names are given."""
         return [
             {"name": name, "options": self.options(name, self.value(name, how)), "succeeds": name in ACCEPTED}
-            for name in self.secrets if name in ACCEPTED or not only_accepted
+            for name in self.secrets if names is None or name in names
         ]  # fmt: skip
 
     def statements(self, how: str) -> list[str]:
         """The same writes that succeed, as SQL; and one that is refused and has every secret."""
-        succeed = [statement(write["options"]) for write in self.writes(how, only_accepted=True)]
+        succeed = [statement(write["options"]) for write in self.writes(how, ACCEPTED)]
         return [*succeed, statement(self.all_together(how))]
 
     def order(self, how: str, **more: object) -> dict[str, Any]:
@@ -149,12 +152,16 @@ class Canaries:
         }
         return {**order, "settings": {}, **more}
 
-    def second_door(self, **more: object) -> dict[str, Any]:
-        """An order of writes with secrets themselves, planned by the process that has them. Streams are slow."""
-        (refused, *_) = [each for each in self.writes("literal") if not each["succeeds"]]
-        streams = [*self.writes("literal", only_accepted=True), refused]
+    def second_door(self, names: Collection[str] | None = None, **more: object) -> dict[str, Any]:
+        """An order of writes with secrets themselves, planned by the process that has them."""
         nothing: dict[str, Any] = {"writes": [], "shown": [], "explained": []}
-        return self.order("literal", **nothing, second=self.writes("literal"), streams=streams, **more)
+        return self.order("literal", **nothing, second=self.writes("literal", names), streams=self.streams, **more)
+
+    @property
+    def streams(self) -> list[dict[str, Any]]:
+        """One that succeeds and one that is refused: they are slow."""
+        (refused, *_) = [each for each in self.writes("literal") if not each["succeeds"]]
+        return [*self.writes("literal", {PASSWORD}), refused]
 
     @property
     def environment(self) -> dict[str, str]:

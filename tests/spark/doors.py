@@ -23,7 +23,7 @@ from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "jobs" / "doors.py"
-PATIENCE_S = 300
+PATIENCE_S = 500
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 THRIFT_SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 

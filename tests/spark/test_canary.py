@@ -54,6 +54,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
             "spark.executorEnv.PYTHONPATH": str(site)}  # fmt: skip
 
 
+@pytest.mark.slow  # with a local session in every run: test_canary_doors.py
 @pytest.mark.timeout(590)
 def test_no_secret_is_in_any_output(
     secured_kafka_of: Callable[[str], SecuredKafka], talkative_cluster: SparkCluster, topic_name: str, tmp_path: Path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.spark.canaries import (
     ACCEPTED,
     COMPANIONS,
     MARKER,
+    OF_EACH_KIND,
     PASSWORD,
     UNKNOWN_TO_SPARK,
     Canaries,
@@ -37,6 +39,10 @@ from tools.spark_jvm import spark_home
 EXPLAIN = ("EXPLAIN", "EXPLAIN EXTENDED", "EXPLAIN CODEGEN", "EXPLAIN COST", "EXPLAIN FORMATTED")
 TABLE = "CREATE TABLE IF NOT EXISTS doors (value STRING) USING `pykafka-sink`"
 WARNING = "in clear, which Spark Connect, spark-sql and the Thrift server write to event log"
+# What errors say of each option: tests/integration/test_secrets_in_errors.py.
+SECRETS = pytest.mark.parametrize(
+    "names", [pytest.param(OF_EACH_KIND, id="of-each-kind"), pytest.param(None, id="all", marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,15 +55,20 @@ def test_every_secret_option_has_a_canary() -> None:
     assert set(secret_options()) > ACCEPTED
 
 
+@SECRETS
 @pytest.mark.timeout(590)
-def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(tmp_path: Path) -> None:
-    """In plans of writes to a table, too, which hold all options: UI in each explain mode, errors of the analyser."""
+def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(
+    tmp_path: Path, names: Collection[str] | None
+) -> None:
+    """In plans of writes to a table, too, which hold all options: UI in each explain mode, errors of the analyser. Also
+    in checkpoints."""
     with canaries(tmp_path) as held:
         door = Door(tmp_path / "door", held.environment, spark__redaction__regex=advised_expression())
         submit = [str(spark_home() / "bin" / "spark-submit")]
-        order = held.order("literal")
+        writes = held.writes("literal", names)
+        order = held.order("literal", writes=writes, streams=held.streams, is_stream_by_format=True)
         for how in ("file", "env"):
-            order["writes"] += held.writes(how, only_accepted=True)
+            order["writes"] += held.writes(how, ACCEPTED)
         assert "\nend\n" in door.run_job("job", order, under=submit)
         outputs = door.outputs()
         assert held.found_in(outputs) == set()
@@ -66,12 +77,15 @@ def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(tmp_pa
     assert lines_with(outputs, WARNING) == []
 
 
+@SECRETS
 @pytest.mark.timeout(590)
-def test_a_session_of_pyspark_shows_no_secret_of_the_second_door_without_any_setting(tmp_path: Path) -> None:
+def test_a_session_of_pyspark_shows_no_secret_of_the_second_door_without_any_setting(
+    tmp_path: Path, names: Collection[str] | None
+) -> None:
     """Options are in no plan: tasks get them in their pickled function."""
     with canaries(tmp_path) as held:
         door = Door(tmp_path / "door", held.environment)
-        order = held.second_door(settings={"spark.sql.ui.explainMode": "extended"})
+        order = held.second_door(names, settings={"spark.sql.ui.explainMode": "extended"})
         assert "\nend\n" in door.run_job("job", order)
         outputs = door.outputs()
         assert held.found_in(outputs) == set()
@@ -90,7 +104,7 @@ def test_a_notebook_with_the_advised_expression_shows_no_secret(tmp_path: Path) 
         door = Door(tmp_path / "door", held.environment, spark__redaction__regex=advised_expression())
         order = held.order("literal", statements=held.statements("env") + held.statements("file"))
         for how in ("file", "env"):
-            order["writes"] += held.writes(how, only_accepted=True)
+            order["writes"] += held.writes(how, ACCEPTED)
         printed = door.run_job("job", order, under=NOTEBOOK)
         outputs = door.outputs()
         assert held.found_in(outputs) == set()
@@ -114,7 +128,7 @@ def test_a_notebook_without_the_expression_shows_what_spark_does_not_know_as_sec
         variable_in_sql = held.options(in_sql, held.value(in_sql, "env"))
         literals = held.common | {name: held.value(name, "literal") for name in (in_table, PASSWORD)}
         order = held.order(
-            "file", writes=held.writes("env", only_accepted=True), shown=[literals],
+            "file", writes=held.writes("env", ACCEPTED), shown=[literals],
             statements=["SET spark.sql.ui.explainMode=extended", *held.statements("file"), statement(variable_in_sql)],
         )  # fmt: skip
         printed = door.run_job("job", order, under=NOTEBOOK)
@@ -129,11 +143,11 @@ def outputs_of(printed: str) -> list[dict[str, Any]]:
     return [output for cell in cells for output in cell["outputs"]]
 
 
-def script(held: Canaries, *, control: str) -> str:
+def script(held: Canaries, names: Collection[str] | None = None, *, control: str) -> str:
     """References to files; then to variables, with Spark's own substitution off; then, for comparison, with it on. One
     function resolves all references, so of those to variables there are few writes, and one with every option."""
     together = held.all_together("file")
-    rows = [TABLE, *(statement(write["options"]) for write in held.writes("file"))]
+    rows = [TABLE, *(statement(write["options"]) for write in held.writes("file", names))]
     rows += [statement(together, mode) for mode in EXPLAIN] + [statement(together).replace("SELECT", "SELECT 1,")]
     rows += ["SET spark.sql.variable.substitute=false"]
     rows += held.statements("env")
@@ -157,12 +171,13 @@ def check_sql(held: Canaries, door: Door) -> None:
     assert warnings and all(f"{PASSWORD} holds a secret" in line and CONTROL not in line for line in warnings)
 
 
+@SECRETS
 @pytest.mark.timeout(590)
-def test_references_in_spark_sql_show_no_secret(tmp_path: Path) -> None:
+def test_references_in_spark_sql_show_no_secret(tmp_path: Path, names: Collection[str] | None) -> None:
     with canaries(tmp_path) as held:
         door = Door(tmp_path / "door", {**held.environment, variable("control"): CONTROL})
         path = held.folder / "held" / "script.sql"
-        path.write_text(script(held, control=variable("control")))
+        path.write_text(script(held, names, control=variable("control")))
         ignoring = ("--hiveconf", "hive.cli.errors.ignore=true")
         door.run("sql", str(spark_home() / "bin" / "spark-sql"), *ignoring, "-f", str(path))
         check_sql(held, door)

@@ -127,27 +127,29 @@ def test_the_chunk_of_a_row_follows_from_the_text_of_its_column_in_every_session
     """As computed here with zlib: whatever the version of Spark, the time zone, and the rules of ANSI say."""
     at = datetime.datetime(2026, 3, 29, 1, 30, tzinfo=datetime.timezone.utc)
     kinds: Mapping[str, tuple[object, str, bytes]] = {
-        "string": ("Köln", "a STRING", "Köln".encode()),
-        "binary": (bytearray(b"\0\xff"), "a BINARY", b"\0\xff"),
-        "int": (-7, "a INT", b"-7"),
-        "bigint": (1 << 60, "a BIGINT", b"1152921504606846976"),
-        "boolean": (True, "a BOOLEAN", b"true"),
-        "date": (datetime.date(2026, 11, 21), "a DATE", b"2026-11-21"),
-        "timestamp": (at, "a TIMESTAMP", b"%d" % at.timestamp()),
-        "timestamp_ntz": (at.replace(tzinfo=None), "a TIMESTAMP_NTZ", b"2026-03-29 01:30:00"),
-        "decimal": (Decimal(10**20), "a DECIMAL(38,0)", b"%d" % 10**20),
+        "string": ("Köln", "STRING", "Köln".encode()),
+        "binary": (bytearray(b"\0\xff"), "BINARY", b"\0\xff"),
+        "int": (-7, "INT", b"-7"),
+        "bigint": (1 << 60, "BIGINT", b"1152921504606846976"),
+        "boolean": (True, "BOOLEAN", b"true"),
+        "date": (datetime.date(2026, 11, 21), "DATE", b"2026-11-21"),
+        "timestamp": (at, "TIMESTAMP", b"%d" % at.timestamp()),
+        "timestamp_ntz": (at.replace(tzinfo=None), "TIMESTAMP_NTZ", b"2026-03-29 01:30:00"),
+        "decimal": (Decimal(10**20), "DECIMAL(38,0)", b"%d" % 10**20),
     }
     from kafka_sink.spark.chunks import chunk_of
 
     chunks, before = 7, spark.conf.get("spark.sql.session.timeZone")
+    schema = ", ".join(f"`{kind}` {declared}" for kind, (_, declared, _) in kinds.items())
+    frame = spark.createDataFrame([tuple(value for value, _, _ in kinds.values()), (None,) * len(kinds)], schema)
+    of_each = [chunk_of(frame.schema, kind, chunks) for kind in kinds]
+    wanted = {kind: zlib.crc32(text) % chunks + 1 for kind, (_, _, text) in kinds.items()}
     try:
         for zone in ("UTC", "Asia/Kolkata"):
-            for value, schema, text in kinds.values():
-                frame = spark.createDataFrame([(value,), (None,)], schema)
-                spark.conf.set("spark.sql.session.timeZone", zone)
-                found = [row[0] for row in frame.selectExpr(chunk_of(frame.schema, "a", chunks)).collect()]
-                spark.conf.set("spark.sql.session.timeZone", str(before))
-                assert found == [zlib.crc32(text) % chunks + 1, 1], schema
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            found, of_nulls = frame.selectExpr(*of_each).collect()
+            assert dict(zip(kinds, found, strict=True)) == wanted
+            assert set(of_nulls) == {1}
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
 

@@ -30,8 +30,8 @@ def proxy(kafka_4: KafkaCluster) -> Iterator[KafkaProxy]:
         yield proxy
 
 
-# Fifty drivers at once without Spark are in every run: tests/chaos/test_exports_at_once.py.
-@pytest.mark.parametrize("days", [12, pytest.param(50, marks=pytest.mark.slow)])
+# Twenty drivers at once without Spark are in every run: tests/chaos/test_exports_at_once.py.
+@pytest.mark.parametrize("days", [8, pytest.param(50, marks=pytest.mark.slow)])
 def test_many_days_of_one_export_written_at_once_from_threads_are_all_delivered(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, days: int
 ) -> None:

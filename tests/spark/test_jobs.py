@@ -14,7 +14,7 @@ import pytest
 
 from kafka_sink import ChunkSummary, ExportSummary, WriteSummary
 from tests.conftest import NEWEST
-from tests.spark.parity import values, writable_topic
+from tests.spark.parity import writable_topic
 from tests.support.secured_kafka import SHORT, USERS, SecuredKafka
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.jvm_cluster import SparkFailed, SubmittedJob
@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 JOBS, CONF = ROOT / "spark_jobs", ROOT / "conf"
 # The time limit of a job on a busy machine.
 PATIENCE_S = 500
+# Each look scans all processes of the machine.
+LOOK_S = 0.5
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -62,14 +64,23 @@ def keys(records: list[ForeignRecord]) -> Counter[int]:
     return Counter(int(record.key or b"-1") for record in records)
 
 
-def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(JOBS / script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+@pytest.fixture
+def parse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[object, str]]:
+    """Parses arguments that are wrong: the exit code, and what was said."""
+    monkeypatch.syspath_prepend(JOBS)
+
+    def parsed(script: str, *arguments: str) -> tuple[object, str]:
+        with pytest.raises(SystemExit) as end:
+            importlib.import_module(script).arguments(list(arguments))
+        return end.value.code, capsys.readouterr().err
+
+    return parsed
 
 
 @pytest.mark.parametrize("script", ["stream_to_kafka.py", "export_to_kafka.py"])
 def test_help_has_an_example_and_the_exit_codes(script: str) -> None:
-    run = python(script, "--help")
+    command = [sys.executable, str(JOBS / script), "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0
     assert f"spark_jobs/{script}" in run.stdout and "exit codes: 0" in run.stdout
 
@@ -77,31 +88,32 @@ def test_help_has_an_example_and_the_exit_codes(script: str) -> None:
 @pytest.mark.parametrize(
     ("script", "arguments", "text"),
     [
-        ("stream_to_kafka.py", ["--format", "rate"], "--checkpoint"),
-        ("stream_to_kafka.py", ["--format", "rate", "--checkpoint", "c", "--to", "topic"], "NAME=VALUE is needed"),
+        ("stream_to_kafka", ["--format", "rate"], "--checkpoint"),
+        ("stream_to_kafka", ["--format", "rate", "--checkpoint", "c", "--to", "topic"], "NAME=VALUE is needed"),
         (
-            "stream_to_kafka.py",
+            "stream_to_kafka",
             ["--format", "rate", "--checkpoint", "c", "--properties", "gone"],
             "gone cannot be read",
         ),
-        ("stream_to_kafka.py", ["--format=rate", "--checkpoint=c", "--once", "--trigger=1 second"], "not allowed with"),
-        ("export_to_kafka.py", ["--to", "topic=x"], "one of the arguments --table --sql --format is required"),
-        ("export_to_kafka.py", ["--table", "t", "--path", "p"], "belong to --format"),
-        ("export_to_kafka.py", ["--table", "t", "--chunks", "3"], "--chunks and --chunk-by belong together"),
-        ("export_to_kafka.py", ["--table", "t", "--chunks-at-once", "2"], "--chunks-at-once belongs to --chunks"),
+        ("stream_to_kafka", ["--format=rate", "--checkpoint=c", "--once", "--trigger=1 second"], "not allowed with"),
+        ("export_to_kafka", ["--to", "topic=x"], "one of the arguments --table --sql --format is required"),
+        ("export_to_kafka", ["--table", "t", "--path", "p"], "belong to --format"),
+        ("export_to_kafka", ["--table", "t", "--chunks", "3"], "--chunks and --chunk-by belong together"),
+        ("export_to_kafka", ["--table", "t", "--chunks-at-once", "2"], "--chunks-at-once belongs to --chunks"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_a_text_that_says_what_is_wrong(
-    script: str, arguments: list[str], text: str
+    parse: Callable[..., tuple[object, str]], script: str, arguments: list[str], text: str
 ) -> None:
-    run = python(script, *arguments)
-    assert run.returncode == 2
-    assert text in run.stderr
+    code, said = parse(script, *arguments)
+    assert code == 2
+    assert text in said
 
 
-def test_an_option_with_a_mistake_is_not_shown() -> None:
-    run = python("stream_to_kafka.py", "--format=rate", "--checkpoint=c", "--to", "kafka.ssl.key.password:hush")
-    assert run.returncode == 2 and "--to: NAME=VALUE is needed" in run.stderr and "hush" not in run.stderr
+def test_an_option_with_a_mistake_is_not_shown(parse: Callable[..., tuple[object, str]]) -> None:
+    mistaken = ("--to", "kafka.ssl.key.password:hush")
+    code, said = parse("stream_to_kafka", "--format=rate", "--checkpoint=c", *mistaken)
+    assert code == 2 and "--to: NAME=VALUE is needed" in said and "hush" not in said
 
 
 @pytest.mark.parametrize(
@@ -112,13 +124,14 @@ def test_an_option_with_a_mistake_is_not_shown() -> None:
     ],
 )
 def test_a_properties_file_with_a_mistake_is_named_and_no_line_of_it_is_shown(
-    tmp_path: Path, content: bytes, text: str
+    parse: Callable[..., tuple[object, str]], tmp_path: Path, content: bytes, text: str
 ) -> None:
     (tmp_path / "wrong").write_bytes(content)
-    run = python("stream_to_kafka.py", "--format=rate", "--checkpoint=c", "--properties", str(tmp_path / "wrong"))
-    assert run.returncode == 2
-    assert text in run.stderr
-    assert "hush" not in run.stderr and "Traceback" not in run.stderr
+    given = ("--format=rate", "--checkpoint=c", "--properties", str(tmp_path / "wrong"))
+    code, said = parse("stream_to_kafka", *given)
+    assert code == 2
+    assert text in said
+    assert "hush" not in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize(
@@ -145,13 +158,31 @@ def test_an_export_in_chunks_says_what_was_there_before_and_what_was_left_out(mo
     )
 
 
-def test_with_py_files_the_driver_and_the_tasks_on_both_workers_have_the_package_from_the_zip(
-    submit: Callable[..., SubmittedJob],
+def test_tasks_on_both_workers_have_the_package_from_the_zip_also_where_an_executor_was_killed_and_a_worker_paused(
+    submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    lines = submit(Path(__file__).parent / "jobs" / "where_package_is.py").wait(PATIENCE_S).splitlines()
-    paths, hosts = zip(*(line.split() for line in lines[1:]), strict=True)
-    assert len(lines) == 3
-    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in (lines[0], *paths))
+    gate = tmp_path / "gate"
+    job = submit(Path(__file__).parent / "jobs" / "wait_in_tasks.py", gate)
+    wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S, poll_s=LOOK_S)
+    killed, other = spark_cluster.executors()
+    assert (killed.host, other.host) == ("127.0.0.2", "127.0.0.3")
+    (paused,) = spark_cluster.python_workers(other)
+    spark_cluster.pause(paused)
+    spark_cluster.kill(killed.process_id)
+
+    def is_replaced() -> bool:
+        # The killed process may still be listed for a moment.
+        now = spark_cluster.executors()
+        return [one.host for one in now] == ["127.0.0.2", "127.0.0.3"] and killed.process_id not in [
+            one.process_id for one in now
+        ]
+
+    wait_until(is_replaced, "it is replaced", PATIENCE_S, poll_s=LOOK_S)
+    gate.touch()
+    spark_cluster.resume(paused)
+    driver, *tasks = job.wait(PATIENCE_S).splitlines()
+    paths, hosts = zip(*(line.split() for line in tasks), strict=True)
+    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in (driver, *paths))
     assert sorted(hosts) == ["127.0.0.2", "127.0.0.3"]
 
 
@@ -171,21 +202,40 @@ def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
 
 # The second run: without the format in every run of the tests (test_jobs_without_format.py).
 @pytest.mark.parametrize("is_run_again", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_new(
-    submit: Callable[..., SubmittedJob], kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, is_run_again: bool
+def test_a_stream_arrives_whole_with_files_of_spark_submit_and_a_second_run_writes_only_what_is_new(
+    submit: Callable[..., SubmittedJob],
+    secured_kafka_of: Callable[[str], SecuredKafka],
+    topic_name: str,
+    tmp_path: Path,
+    is_run_again: bool,
 ) -> None:
-    kafka_4.create_topic(topic_name, partitions=3)
+    """Options name the files as executors have them, without a path."""
+    secured = secured_kafka_of(NEWEST)
+    writable_topic(secured.kafka, topic_name)
+    trusted, secrets = tmp_path / "trusted.pem", tmp_path / "secrets.properties"
+    trusted.write_text(secured.authority.text)
+    secrets.write_text(f"alice={USERS['alice']}\n")
+    settings = {
+        "kafka.bootstrap.servers": secured.kafka.bootstrap_servers_of(SASL_SSL),
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": SHORT,
+        "kafka.sasl.jaas.config": f'{SCRAM} required username="alice" password="${{file:secrets.properties:alice}}";',
+        "kafka.ssl.truststore.location": trusted.name,
+        "topic": topic_name,
+    }
+    properties = tmp_path / "sink.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     (tmp_path / "in").mkdir()
 
     def run(file: str, ids: range) -> Counter[int]:
         (tmp_path / "in" / file).write_text("".join(json.dumps({"id": number, "name": "n"}) + "\n" for number in ids))
         columns = ["--select", "CAST(id AS STRING) AS key", "--select", "to_json(struct(*)) AS value"]
         source = ["--format", "json", "--schema", "id BIGINT, name STRING", "--path", tmp_path / "in"]
-        query = ["--checkpoint", tmp_path / "checkpoint", "--once", "--name", "people"]
-        sink = to(kafka_4, topic_name)
-        job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, *sink, executors=1)
+        query = ["--checkpoint", tmp_path / "checkpoint", "--once", "--name", "people", "--properties", properties]
+        job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, executors=1, files=[trusted, secrets])
         assert f"{len(ids):,} rows\n" in job.wait(PATIENCE_S)
-        return keys(read_topic(kafka_4.bootstrap_servers, topic_name))
+        assert USERS["alice"] not in job.output + job.log
+        return keys(read_topic(secured.kafka.bootstrap_servers, topic_name))
 
     assert run("a.json", range(3000)) == Counter(range(3000))
     if is_run_again:
@@ -219,31 +269,3 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     assert keys(records) == Counter(range(count))
     assert all((record.value or b"").startswith(b"row %b " % record.key) for record in records)
     assert {record.partition for record in records} == {0, 1, 2}
-
-
-def test_files_passed_with_spark_submit_are_found_by_their_names_on_the_executors(
-    submit: Callable[..., SubmittedJob],
-    secured_kafka_of: Callable[[str], SecuredKafka],
-    topic_name: str,
-    tmp_path: Path,
-) -> None:
-    secured = secured_kafka_of(NEWEST)
-    writable_topic(secured.kafka, topic_name)
-    trusted, secrets = tmp_path / "trusted.pem", tmp_path / "secrets.properties"
-    trusted.write_text(secured.authority.text)
-    secrets.write_text(f"alice={USERS['alice']}\n")
-    settings = {
-        "kafka.bootstrap.servers": secured.kafka.bootstrap_servers_of(SASL_SSL),
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": SHORT,
-        "kafka.sasl.jaas.config": f'{SCRAM} required username="alice" password="${{file:secrets.properties:alice}}";',
-        "kafka.ssl.truststore.location": trusted.name,
-        "topic": topic_name,
-    }
-    properties = tmp_path / "sink.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    query = ["--sql", "SELECT concat('row ', id) AS value FROM range(0, 200, 1, 4)", "--properties", properties]
-    job = submit(JOBS / "export_to_kafka.py", *query, executors=1, files=[trusted, secrets])
-    assert job.wait(PATIENCE_S).endswith("exported 200 rows\n")
-    assert sorted(values(secured.kafka, topic_name)) == sorted(b"row %d" % number for number in range(200))
-    assert USERS["alice"] not in job.output + job.log

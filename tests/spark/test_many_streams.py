@@ -18,6 +18,7 @@ from tools.many_streams import KILLED, RESTARTED, ManyStreams, names_of
 STREAMS, SECONDS = 5, 10
 
 
+@pytest.mark.slow  # in every run: test_second_door_faults.py, test_restarts_in_one_session.py
 @pytest.mark.timeout(1200)
 def test_five_streams_that_are_stopped_started_and_robbed_of_processes_deliver_each_row_once(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

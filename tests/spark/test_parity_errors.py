@@ -18,6 +18,9 @@ from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.kafka_cluster import KafkaCluster
 
+# In every run through another test: test_mistakes.py makes the same mistake and looks at the first line.
+ALSO_A_MISTAKE = pytest.mark.slow
+
 WRONG = {
     "value": ("id as value", "value has the unsupported type bigint. value must be string or binary"),
     "key": ("cast(id as int) as key", "key has the unsupported type int. key must be string or binary"),
@@ -47,11 +50,13 @@ def test_every_column_of_a_wrong_type_is_named_with_what_it_must_be(spark: Spark
     assert "CAST(value AS STRING)" in text
 
 
+@ALSO_A_MISTAKE
 def test_a_missing_value_is_named_beside_the_columns_that_there_are(spark: SparkSession, kafka_4: KafkaCluster) -> None:
     text = refusal(spark, ["'k' as key", "'v' as Value"], kafka_4, topic="t")
     assert "required column value not found. The DataFrame has the columns key, Value" in text
 
 
+@ALSO_A_MISTAKE
 def test_no_topic_anywhere_names_the_option(spark: SparkSession, kafka_4: KafkaCluster) -> None:
     assert "no topic: set the option topic, or add a string column topic" in refusal(spark, ["'v' as value"], kafka_4)
 
@@ -84,6 +89,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(spark: SparkSession,
     assert "'lingr.ms' is not a producer option: did you mean linger.ms?" in text
 
 
+@ALSO_A_MISTAKE
 def test_key_and_value_serializers_are_refused(spark: SparkSession, kafka_4: KafkaCluster) -> None:
     text = refusal(
         spark, ["'v' as value"], kafka_4, topic="t", kafka_key_serializer="foo", kafka_value_serializer="foo"
@@ -93,6 +99,7 @@ def test_key_and_value_serializers_are_refused(spark: SparkSession, kafka_4: Kaf
     assert "kafka.value.serializer is not supported" in text
 
 
+@ALSO_A_MISTAKE
 def test_a_partitioner_that_is_not_there_is_told_before_any_task(spark: SparkSession, kafka_4: KafkaCluster) -> None:
     text = refusal(spark, ["'v' as value"], kafka_4, topic="t", kafka_partitioner_class="no_such_module:place")
     assert "kafka.partitioner.class=no_such_module:place cannot be imported here" in text
@@ -101,13 +108,14 @@ def test_a_partitioner_that_is_not_there_is_told_before_any_task(spark: SparkSes
 # ---- modes -----------------------------------------------------------------------------------------------------------
 
 
+@ALSO_A_MISTAKE
 def test_overwrite_is_refused_with_what_to_do_instead(spark: SparkSession, kafka_4: KafkaCluster) -> None:
     writer = spark.range(3).selectExpr("'v' as value").write.format("pykafka-sink").mode("overwrite")
     with pytest.raises(AnalysisException, match=r"rows are appended to a topic.*Write with mode\(\"append\"\)"):
         writer.option("kafka.bootstrap.servers", kafka_4.bootstrap_servers).option("topic", "t").save()
 
 
-@pytest.mark.parametrize("mode", [None, "ignore"])
+@pytest.mark.parametrize("mode", [pytest.param(None, marks=ALSO_A_MISTAKE), "ignore"])
 def test_without_append_spark_itself_asks_for_it(spark: SparkSession, kafka_4: KafkaCluster, mode: str | None) -> None:
     writer = spark.range(3).selectExpr("'v' as value").write.format("pykafka-sink").mode(mode)
     with pytest.raises(AnalysisException, match='Please use either the "Append"'):
@@ -120,6 +128,7 @@ def counted_words(spark: SparkSession, path: Path) -> Folder:
     return folder
 
 
+@ALSO_A_MISTAKE
 def test_complete_mode_is_refused_with_what_to_do_instead(
     spark: SparkSession, kafka_4: KafkaCluster, tmp_path: Path, checkpoint: str
 ) -> None:
@@ -149,6 +158,7 @@ def test_a_stream_without_a_topic_fails_with_the_text_of_a_batch_write(
 # ---- brokers and topics ----------------------------------------------------------------------------------------------
 
 
+@ALSO_A_MISTAKE
 def test_a_topic_that_does_not_exist_ends_the_write_within_max_block_ms(
     spark: SparkSession, kafka_4: KafkaCluster
 ) -> None:
@@ -163,12 +173,14 @@ def test_a_topic_of_the_column_that_does_not_exist_fails_the_task(spark: SparkSe
         append(frame, kafka_4, kafka_max_block_ms="500")
 
 
+@ALSO_A_MISTAKE
 def test_brokers_that_do_not_answer_end_the_write_within_max_block_ms(spark: SparkSession, deaf: str) -> None:
     text = refusal(spark, ["'v' as value"], deaf, topic="t", kafka_max_block_ms="1000")
     assert "within max.block.ms=1000" in text
     assert deaf in text
 
 
+@ALSO_A_MISTAKE
 def test_missing_brokers_are_an_error_of_the_options(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match=r"bootstrap.servers is missing: .* prefix kafka\."):
         spark.range(3).selectExpr("'v' as value").write.format("pykafka-sink").mode("append").save()
@@ -177,6 +189,7 @@ def test_missing_brokers_are_an_error_of_the_options(spark: SparkSession) -> Non
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
+@ALSO_A_MISTAKE
 def test_a_null_topic_fails_the_task_and_names_the_row_and_the_cure(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
 ) -> None:
@@ -186,6 +199,7 @@ def test_a_null_topic_fails_the_task_and_names_the_row_and_the_cure(
         append(frame, kafka_4)
 
 
+@ALSO_A_MISTAKE
 def test_a_partition_out_of_range_fails_the_task_and_names_row_and_topic(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
 ) -> None:

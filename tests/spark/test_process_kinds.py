@@ -97,7 +97,7 @@ tell("again")
     [
         ({}, True),
         pytest.param({"spark.python.unix.domain.socket.enabled": "true"}, True, marks=pytest.mark.slow),
-        ({"spark.python.worker.reuse": "false"}, False),
+        pytest.param({"spark.python.worker.reuse": "false"}, False, marks=pytest.mark.slow),
         pytest.param({"spark.python.use.daemon": "false"}, False, marks=pytest.mark.slow),
     ],
     ids=["tcp", "unix", "without-reuse", "without-daemon"],

@@ -102,7 +102,7 @@ def test_children_that_the_driver_forks_between_and_during_batches_change_nothin
     check(kafka_4, topic_name, [b"%d" % number for number in range(4)])
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_two_queries_and_ten_threads_of_exports_in_one_driver_deliver_each_row_once(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str, rounds: int
 ) -> None:

@@ -14,6 +14,7 @@ from tests.spark.test_foreach_batch import forget_commit
 from tools.kafka_cluster import KafkaCluster
 
 
+@pytest.mark.slow  # without Spark in every run: tests/chaos/test_driver_crashes.py
 @pytest.mark.timeout(1200)
 def test_two_queries_with_the_same_relative_checkpoint_path_deliver_each_row_once_side_by_side(
     kafka_4: KafkaCluster, topic_name: str, tmp_path: Path

@@ -1,4 +1,5 @@
-"""The standalone cluster that tests submit jobs to: how it handles processes that die, and what it leaves behind."""
+"""The standalone cluster that tests submit jobs to: processes that die, and what it leaves behind. Executors that are
+killed: test_jobs.py."""
 
 from __future__ import annotations
 
@@ -17,10 +18,6 @@ from tools.spark_cluster import SparkCluster
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-JOBS = Path(__file__).parent / "jobs"
-PATIENCE_S = 400
-# Each look scans all processes of the machine.
-LOOK_S = 0.5
 
 
 def test_a_job_that_fails_says_why(spark_cluster: SparkCluster, tmp_path: Path) -> None:
@@ -28,31 +25,6 @@ def test_a_job_that_fails_says_why(spark_cluster: SparkCluster, tmp_path: Path) 
     script.write_text("raise SystemExit('this text is looked for')")
     with pytest.raises(SparkFailed, match="this text is looked for"):
         spark_cluster.submit(script).wait()
-
-
-def test_a_killed_executor_is_replaced_and_a_paused_python_worker_goes_on(
-    spark_cluster: SparkCluster, tmp_path: Path
-) -> None:
-    gate = tmp_path / "gate"
-    job = spark_cluster.submit(JOBS / "wait_in_tasks.py", [str(gate)])
-    wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S, poll_s=LOOK_S)
-    killed, other = spark_cluster.executors()
-    assert (killed.host, other.host) == ("127.0.0.2", "127.0.0.3")
-    (paused,) = spark_cluster.python_workers(other)
-    spark_cluster.pause(paused)
-    spark_cluster.kill(killed.process_id)
-
-    def is_replaced() -> bool:
-        # The killed process may still be listed for a moment.
-        now = spark_cluster.executors()
-        return [one.host for one in now] == ["127.0.0.2", "127.0.0.3"] and killed.process_id not in [
-            one.process_id for one in now
-        ]
-
-    wait_until(is_replaced, "it is replaced", PATIENCE_S, poll_s=LOOK_S)
-    gate.touch()
-    spark_cluster.resume(paused)
-    assert job.wait().split() == ["4950"]
 
 
 def test_a_killed_worker_comes_back_for_the_next_test(spark_cluster: SparkCluster) -> None:
@@ -102,6 +74,7 @@ with SparkCluster(workers=0) as cluster:
 """
 
 
+@pytest.mark.slow  # the same watchdog in every run: tests/integration/test_harness.py
 def test_a_cluster_ends_with_its_owner_though_it_was_killed() -> None:
     require_java()
     command = [sys.executable, "-c", _OWNER]

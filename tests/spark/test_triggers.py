@@ -64,7 +64,7 @@ def test_a_real_time_trigger_is_refused_by_spark_itself(
         writer.trigger(realTime="5 minutes").start()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", [GUARANTEES[0], pytest.param(GUARANTEES[1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("trigger", [{"processingTime": "1 second"}, {"once": True}, {"availableNow": True}], ids=str)
 def test_triggers_of_micro_batches_deliver(
     kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str, trigger: dict[str, str], guarantee: str

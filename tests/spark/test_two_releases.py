@@ -28,6 +28,7 @@ frame.write.format("pykafka-sink").options(**options).mode("append").save()
 """
 
 
+@pytest.mark.slow  # each process for itself in every run: tests/integration/test_same_version.py
 def test_tasks_with_another_release_than_the_driver_write_nothing(spark_cluster: SparkCluster, tmp_path: Path) -> None:
     """Executors find the zip of an older one first, the driver does not have it: as on hosts with another image."""
     archive = other_release(tmp_path, "0.1.0")

@@ -34,14 +34,14 @@ def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: 
     run_to_end(start(rows, servers, str(folder / "checkpoint"), topic=topic, sink_id=sink_id), PATIENCE_S)
 
 
+@pytest.mark.slow  # without Spark in every run: tests/chaos/test_upgrades.py
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "killed_at",
     [
         pytest.param(1, id="killed-at-the-first-end"),
-        # Without Spark these cases are in every run: tests/chaos/test_upgrades.py.
-        pytest.param(None, id="ended", marks=pytest.mark.slow),
-        pytest.param(2, id="killed-at-the-second", marks=pytest.mark.slow),
+        pytest.param(None, id="ended"),
+        pytest.param(2, id="killed-at-the-second"),
     ],
 )
 def test_a_stream_of_the_release_before_is_continued_with_every_row_once(

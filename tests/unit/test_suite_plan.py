@@ -50,6 +50,8 @@ def test_files_with_a_spark_session_share_it_whatever_else_they_ask_for_and_then
 def test_a_new_file_shares_the_fixtures_that_its_tests_ask_for() -> None:
     asks = "import spark\ndef test_x(\n    jvm_spark: Session, spark_cluster: Cluster, secured: Secured\n): ..."
     assert guess_cost(asks).shared == {"spark", "_spark_cluster", "secured_kafka_of"}
+    assert guess_cost("def test_x(kafka: KafkaCluster, folder: Folder): ...").shared == {"spark"}
+    assert guess_cost("def test_x(folder: Path, folders: FolderOf): ...") == GUESS
     assert guess_cost("import pyspark\ndef test_x(kafka: KafkaCluster): ...") == GUESS
 
 
@@ -66,15 +68,14 @@ def test_what_needs_no_broker_is_apart_so_that_it_runs_while_brokers_are_downloa
     }
 
 
-def test_the_longest_that_the_cores_have_room_for_is_started() -> None:
+def test_the_longest_is_started_when_the_cores_are_not_busy_and_is_never_overtaken() -> None:
     assert next_to_start([WAITS, COMPUTES, SHORT], [COMPUTES], 2, 9) is WAITS
-    assert next_to_start([COMPUTES, SHORT], [COMPUTES, WAITS], 2, 9) is SHORT
-    assert next_to_start([COMPUTES], [COMPUTES, WAITS], 2, 9) is None
+    assert next_to_start([COMPUTES, SHORT], [COMPUTES, WAITS], 2, 9) is COMPUTES
+    assert next_to_start([COMPUTES, SHORT], [COMPUTES, COMPUTES], 2, 9) is None
 
 
-def test_something_always_runs_and_never_more_than_is_allowed() -> None:
-    heavy = Bundle(("h",), 10, 1000)
-    assert next_to_start([heavy], [], 1, 9) is heavy
+def test_never_more_run_than_is_allowed() -> None:
+    assert next_to_start([SHORT], [], 1, 9) is SHORT
     assert next_to_start([SHORT], [SHORT, SHORT], 9, 2) is None
     assert next_to_start([], [], 9, 9) is None
 

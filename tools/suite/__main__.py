@@ -40,8 +40,9 @@ from tools.workspace import workspace
 # `make yarn` the second.
 ELSEWHERE = ("tests/compat", "tests/yarn")
 DURATIONS = Path("tests/durations.json")
-# More than one, because the load of a bundle is an average: cores would be idle whenever several wait at once.
-ROOM_PER_CORE = 1.4
+# A core counts as busy with this load. More than one, because the load of a bundle is an average: cores would be idle
+# whenever several wait at once.
+BUSY_LOAD = 1.1
 PROCESSES_PER_CORE = 3
 # The memory of three brokers, or of Spark with its executors, in addition to the tests.
 BYTES_PER_PROCESS = 2_500_000_000
@@ -105,8 +106,7 @@ class Suite:
     def _start_what_fits(self) -> None:
         startable = [bundle for bundle in self._waiting if not (self._is_downloading() and bundle.needs_brokers)]
         running = [worker.bundle for worker in self._running]
-        room = self._cores * ROOM_PER_CORE
-        while bundle := next_to_start(startable, running, room, self._processes_max):
+        while bundle := next_to_start(startable, running, self._cores * BUSY_LOAD, self._processes_max):
             self._started_count += 1
             worker = Worker(bundle, self._folder / str(self._started_count), self._arguments)
             self._running.append(worker)

@@ -4,7 +4,7 @@ The figures (tests/durations.json) are seconds, seconds of CPU, and the expensiv
 out of date. A wrong figure makes the run longer, not wrong; for a file without figures there is a guess.
 
 Files that use the same expensive fixtures share processes, so that a Spark session serves many files. A process starts
-when the cores have room for it: files that mostly wait run beside others, files that only compute take a core.
+when the cores are not busy: files that mostly wait run beside others, files that only compute take a core.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ BY_ARGUMENT = {
     "jvm_spark": "spark",
     "spark_cluster": "_spark_cluster",
     "secured": "secured_kafka_of",
+    # With its type: others have folders, too.
+    "folder: Folder": "spark",
 }
-_ARGUMENT = re.compile(r"\b(" + "|".join(BY_ARGUMENT) + r"): ")
+_ARGUMENT = re.compile(r"\b(" + "|".join(BY_ARGUMENT) + r")(?:: |(?<=: Folder)\b)")
 # These only compute: they run while a fresh machine downloads brokers.
 COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
 # The most expensive fixtures, in this order: a session with its first write and its first stream takes 20 seconds of
@@ -32,7 +34,7 @@ COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden"
 # need them.
 COSTLY = ("spark", "_spark_cluster", "kafka_three_nodes")
 # Each further process costs two seconds; a long one at the end of the run leaves the other core idle.
-BUNDLE_S, COSTLY_BUNDLE_S = 100.0, 420.0
+BUNDLE_S, COSTLY_BUNDLE_S = 150.0, 420.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
 
 
@@ -104,13 +106,11 @@ def _fill(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -
 def next_to_start(
     waiting: Sequence[Bundle], running: Sequence[Bundle], cores: float, processes_max: int
 ) -> Bundle | None:
-    """The first bundle that the cores have room for. If nothing runs, the first one starts whatever its load."""
+    """The first bundle, if the cores are not busy. A shorter one never overtakes it because it computes less: then one
+    that only computes would start last, and alone."""
     if not waiting or len(running) >= processes_max:
         return None
-    if not running:
-        return waiting[0]
-    free = cores - sum(bundle.load for bundle in running)
-    return next((bundle for bundle in waiting if bundle.load <= free), None)
+    return waiting[0] if sum(bundle.load for bundle in running) < cores else None
 
 
 def seconds_left(waiting: Iterable[Bundle], running: Iterable[tuple[Bundle, float]], cores: float) -> float:

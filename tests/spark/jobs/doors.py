@@ -2,7 +2,7 @@
 
 The argument is a JSON file: options of writes and whether they succeed, options that are shown in plans, settings of
 the session, the port of the UI, and where to keep its pages. `remote` names a server of Spark Connect. `second` are
-writes through `kafka_sink.write`, `streams` through `foreach_batch`.
+writes through `kafka_sink.write`, `streams` through `foreach_batch` or the format.
 """
 
 import json
@@ -55,8 +55,12 @@ def run_stream(number: int, options: dict[str, str]) -> None:
     source = Path(order["local"], f"source-{number}")
     source.mkdir()
     (source / "one.txt").write_text("a\nb\n")
-    function = kafka_sink.foreach_batch({**options, "sink.id": f"canaries-{number}", "query.id": str(number)})
-    writer = spark.readStream.text(str(source)).writeStream.foreachBatch(function)
+    writer = spark.readStream.text(str(source)).writeStream
+    if order.get("is_stream_by_format"):
+        writer = writer.format("pykafka-sink").options(**options)
+    else:
+        named = {**options, "sink.id": f"canaries-{number}", "query.id": str(number)}
+        writer = writer.foreachBatch(kafka_sink.foreach_batch(named))
     writer = writer.option("checkpointLocation", str(Path(order["local"], f"checkpoint-{number}")))
     writer.trigger(availableNow=True).start().awaitTermination()
 
@@ -102,9 +106,10 @@ pages = ["/SQL/", "/jobs/", "/stages/", "/environment/", "/executors/", "/connec
 for path in pages + [f"/SQL/execution/?id={each['id']}" for each in executions]:
     fetch(path)
 print("pages", len(executions))
-figures = [each for each in Path(order["local"]).rglob("pykafka-sink/**/*") if each.is_file()]
-for number, path in enumerate(figures):
-    Path(order["pages"], f"figures-{number}").write_bytes(path.read_bytes())
-print("figures", len(figures))
+for kind, pattern in (("figures", "**/pykafka-sink/**/*"), ("checkpoint", "checkpoint-*/**/*")):
+    files = [each for each in Path(order["local"]).glob(pattern) if each.is_file()]
+    for number, path in enumerate(files):
+        Path(order["pages"], f"{kind}-{number}").write_bytes(path.read_bytes())
+    print(kind, len(files))
 spark.stop()
 print("end")
