@@ -205,7 +205,7 @@ def test_where_leaders_would_tell_of_too_many_producers_one_partition_of_each_to
     (found,) = told["findings"]
     assert (found["kind"], found["topics"]) == ("hanging", ["t"])
     (limit,) = told["limits"]
-    assert "who holds readers of t-0 back is not known: they would tell of more than" in limit
+    assert "who holds readers of t-1 back is not known: they would tell of more than" in limit
 
 
 def test_a_ledger_that_was_copied_is_one_finding(sink: Sink, shell: Shell) -> None:

@@ -267,7 +267,7 @@ class ClusterLook:
                 asked.on_body(body)
             asked.go_on()
         if asked.refusal:
-            topic, partition = held[0]
+            topic, partition = next(where for where in held if where not in asked.told)
             self._limits.append(f"who holds readers of {topic}-{partition} back is not known: {asked.refusal}")
         return asked.found
 
@@ -278,8 +278,10 @@ class _Holding(ProducerQuestion):
     def __init__(self, held: Sequence[Partition]) -> None:
         super().__init__(held)
         self.found: list[HangingProducer] = []
+        self.told: set[Partition] = set()
 
     def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
+        self.told.add(where)
         self.found += [
             HangingProducer(*where, one["producer_id"], one["current_txn_start_offset"])
             for one in producers
