@@ -189,6 +189,8 @@ class CommitTransactions(CommitStep):
                 self._ask_end(now_ms, one, are_leaders_known=True)
 
     def _ask_partitions(self, now_ms: int, one: DecidedTransaction) -> None:
+        """Each on its own. One question to all coordinators has no answer until the slowest has answered, and one that
+        hangs would hold back every other commit while the transactions of the decision are timing out."""
         name = one.transaction.transactional_id
         body = {"transactional_ids": [name]}
         self.asks.add(now_ms, Ask(Coordinator(name), DESCRIBE_TRANSACTIONS, body, PARTITIONS, one.number))

@@ -6,7 +6,7 @@ it is shown. A record whose marker is not there yet counts as not written, as ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
@@ -21,7 +21,7 @@ from kafka_sink.commit.log_scan import (
     READ_UNCOMMITTED,
     offsets_body,
 )
-from kafka_sink.commit.open_parts import producers_body
+from kafka_sink.commit.open_parts import ProducerQuestion
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
@@ -150,31 +150,39 @@ class TransactionListing(StepChain):
 
 class ProducerMarks(CommitStep):
     """The last sequence number of each producer id in each partition: two looks tell which producers write. What no
-    leader tells (it is away, Read on the topic is missing, the API is not spoken) is left out."""
+    leader tells (it is away, Read on the topic is missing, the API is not spoken) is left out, and so is what would be
+    too much."""
 
     def __init__(self, settings: DeliverySettings, found: Sequence[TransactionDescription]) -> None:
         super().__init__(settings)
-        self.last: dict[tuple[str, int, int], int] = {}
-        self._producer_ids = {one.producer_id for one in found}
-        self._partitions = sorted({where for one in found for where in one.partitions})
+        self._marks = _Marks({where for one in found for where in one.partitions}, {one.producer_id for one in found})
+        self.last = self._marks.last
 
     def ask_first(self, now_ms: int) -> None:
-        if self._partitions:
-            target, body = Leaders(tuple(self._partitions)), producers_body(self._partitions)
+        if self._marks.missing:
+            target, body = self._marks.question()
             self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, MARKS))
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
         for body in reply.bodies:
             self.on_body(now_ms, reply.ask, body)
         self.asks.drop_all()
+        self._marks.go_on()
+        self.ask_first(now_ms)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
-        for topic in body["topics"]:
-            for told in topic["partitions"]:
-                for one in told["active_producers"]:
-                    if one["producer_id"] in self._producer_ids:
-                        where = topic["name"], told["partition_index"], one["producer_id"]
-                        self.last[where] = one["last_sequence"]
+        self._marks.on_body(body)
+
+
+class _Marks(ProducerQuestion):
+    def __init__(self, partitions: Collection[tuple[str, int]], producer_ids: Collection[int]) -> None:
+        super().__init__(partitions)
+        self.last: dict[tuple[str, int, int], int] = {}
+        self._producer_ids = producer_ids
+
+    def on_told(self, where: tuple[str, int], producers: Iterable[Mapping[str, Any]]) -> None:
+        own = (one for one in producers if one["producer_id"] in self._producer_ids)
+        self.last.update({(*where, one["producer_id"]): one["last_sequence"] for one in own})
 
 
 class LogEnds(CommitStep):

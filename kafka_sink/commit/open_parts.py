@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
+from kafka_sink.kafka.client.ask import Leaders
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
 
@@ -45,46 +46,28 @@ NOTHING_OPEN = -1
 Partition = tuple[str, int]
 
 
-def producers_body(partitions: Iterable[Partition]) -> dict[str, Any]:
-    indexes: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        indexes.setdefault(topic, []).append(index)
-    return {"topics": [{"name": topic, "partition_indexes": found} for topic, found in indexes.items()]}
+class ProducerQuestion:
+    """About partitions whose leaders tell of their producers. `is_sampled`: first about one partition of each topic."""
 
-
-class OpenParts:
-    """`own_count`: how many producers of this batch the leaders will tell of, one for each task and partition.
-    `is_known`: it is known that they do not tell of many more."""
-
-    def __init__(
-        self, partitions: Iterable[Partition], producer_ids: Collection[int], own_count: int, *, is_known: bool
-    ) -> None:
+    def __init__(self, partitions: Iterable[Partition], *, is_sampled: bool = True) -> None:
         self.missing = dict.fromkeys(sorted(partitions))
         # Why some leaders have not told anything.
         self.refusal = ""
-        self._producer_ids = frozenset(producer_ids)
-        self._starts: dict[Partition, dict[int, int]] = {}
         # How many producers, by topic.
         self._told: Counter[str] = Counter()
         # To be asked for after a sample.
         self._later: dict[Partition, None] = {}
-        if own_count > PRODUCERS_ASKED_MAX:
-            self.give_up(TOO_MANY)
-        elif own_count > SAMPLED_FROM and not is_known:
+        if is_sampled:
             sample = {topic: (topic, index) for topic, index in reversed(self.missing)}
             self._later = {one: None for one in self.missing if sample[one[0]] != one}
             self.missing = dict.fromkeys(sample[topic] for topic in sorted(sample))
 
-    @property
-    def is_crowded(self) -> bool:
-        return self.refusal == TOO_MANY or self._told.total() > PRODUCERS_MAX
-
-    @property
-    def note(self) -> str:
-        return NOT_TOLD.format(self.refusal) if self.refusal else ""
-
-    def question(self) -> dict[str, Any]:
-        return producers_body(self.missing)
+    def question(self) -> tuple[Leaders, Mapping[str, Any]]:
+        indexes: dict[str, list[int]] = {}
+        for topic, index in self.missing:
+            indexes.setdefault(topic, []).append(index)
+        asked = [{"name": topic, "partition_indexes": found} for topic, found in indexes.items()]
+        return Leaders(tuple(self.missing)), {"topics": asked}
 
     def go_on(self) -> None:
         """After the sample: the rest is missing, unless there would be too much of it."""
@@ -106,11 +89,7 @@ class OpenParts:
                     continue
                 if found is Meaning.DONE:
                     self._told[topic["name"]] += len(told["active_producers"])
-                    self._starts[where] = {
-                        one["producer_id"]: one["current_txn_start_offset"]
-                        for one in told["active_producers"]
-                        if one["producer_id"] in self._producer_ids
-                    }
+                    self.on_told(where, told["active_producers"])
                 elif found is Meaning.REFUSED:
                     self.refusal = f"{topic['name']}: {describe_answer(DESCRIBE_PRODUCERS.name, error_code)}"
                 else:
@@ -119,10 +98,42 @@ class OpenParts:
                 del self.missing[where]
         return trouble
 
+    def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
+        """For those who want to know more than how many there are."""
+
     def give_up(self, why: str) -> None:
         self.missing.clear()
         self._later.clear()
         self.refusal = why
+
+
+class OpenParts(ProducerQuestion):
+    """`own_count`: how many producers of this batch the leaders will tell of, one for each task and partition.
+    `is_known`: it is known that they do not tell of many more."""
+
+    def __init__(
+        self, partitions: Iterable[Partition], producer_ids: Collection[int], own_count: int, *, is_known: bool
+    ) -> None:
+        super().__init__(partitions, is_sampled=own_count > SAMPLED_FROM and not is_known)
+        self._producer_ids = frozenset(producer_ids)
+        self._starts: dict[Partition, dict[int, int]] = {}
+        if own_count > PRODUCERS_ASKED_MAX:
+            self.give_up(TOO_MANY)
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.refusal == TOO_MANY or self._told.total() > PRODUCERS_MAX
+
+    @property
+    def note(self) -> str:
+        return NOT_TOLD.format(self.refusal) if self.refusal else ""
+
+    def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
+        self._starts[where] = {
+            one["producer_id"]: one["current_txn_start_offset"]
+            for one in producers
+            if one["producer_id"] in self._producer_ids
+        }
 
     def closed_part(self, transaction: PreparedTransaction, written: Iterable[WrittenPartition]) -> str | None:
         """The first partition in which some of these rows are outside the open transaction, in words."""

@@ -33,7 +33,7 @@ from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Leaders, Reply, ReplyKind
+from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
@@ -207,7 +207,7 @@ class Preflight(DescribeTransactions):
     def _ask_leaders(self, now_ms: int, number: int) -> None:
         if not self.open_parts.missing:
             return
-        target, body = Leaders(tuple(self.open_parts.missing)), self.open_parts.question()
+        target, body = self.open_parts.question()
         self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, OPEN_PARTS, number))
 
     @property
@@ -251,7 +251,7 @@ class Preflight(DescribeTransactions):
         # That a partition has no leader says more than that its leader did not answer.
         self.last_trouble = self._leaderless or self.last_trouble
         if self.open_parts.missing:
-            self.asks.narrow(reply.ask, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
+            self.asks.narrow(reply.ask, *self.open_parts.question())
             self.asks.repeat(now_ms, reply.ask, find_again=True)
             return
         self.asks.drop(reply.ask)

@@ -7,7 +7,7 @@ task_writer      what a task is to do and returns, and the end of a batch, for b
 task             one attempt: read_ahead, encoding, envelope, added_headers, unsendable, ledger_rows
 task_context     where in Spark that attempt is; identities: which transactional id it has
 driver           commit and abort; summary says in the log how it went, telemetry tells receivers
-process, files   which process and which folders these are; process_memory, same_version, first_line
+process, files   which process and which folders these are; process_memory, arrow_batches, same_version, first_line
 triggers, sockets, shown_secrets   what is refused or advised because of how Spark works
 """
 

@@ -36,20 +36,20 @@ class Closings:
 
         # The program does not wait for daemons.
         thread = Thread(target=run, name=f"closing {sink_id}", daemon=True)
-        with self._lock:
-            self._threads[thread] = sink_id
         try:
-            thread.start()
+            # At once: a thread that is known and has not started cannot be waited for.
+            with self._lock:
+                thread.start()
+                self._threads[thread] = sink_id
         except RuntimeError:  # no more threads, or the interpreter is about to end
-            run()
+            close()
 
     def wait(self, name: str | None = None) -> None:
         """For those of a sink, or of the queries under a name; None: of all."""
         with self._lock:
             found = [thread for thread, sink_id in self._threads.items() if name is None or belongs_to(sink_id, name)]
         for thread in found:
-            if thread.is_alive():
-                thread.join(WAIT_S)
+            thread.join(WAIT_S)
 
 
 CLOSINGS = PerProcess(Closings)

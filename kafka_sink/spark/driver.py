@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,8 +49,8 @@ from kafka_sink.commit.session import (
     margin_ms,
 )
 from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
-from kafka_sink.errors import CommitAborted, KafkaSinkError, OperationTimeout
-from kafka_sink.errors.table.commits import NOT_STARTED
+from kafka_sink.errors import CommitAborted, CommitPending, KafkaSinkError, OperationTimeout
+from kafka_sink.errors.table.commits import NOT_RECORDED, NOT_STARTED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shared_answers import SharedAnswers
 from kafka_sink.kafka.io.shelf import Shelf
@@ -124,19 +124,19 @@ class Driver:
         job = Job(DriverOperation.COMMIT, key, receipts, manifest=manifest, may_close_later=lives_on())
         return self._run(client, job, self._session)
 
-    def close(self, client: Client, record: LedgerRecord) -> bool:
-        """Writes the record that a commit has left to be written. False: it is not known to be written, as the log
-        says, and the session is of no use any more."""
+    def close(self, client: Client, record: LedgerRecord) -> None:
+        """Writes the record that a commit has left to be written. If it is not known to be written this raises, and the
+        log says why: neither session nor client is of any use then."""
         settings = self._delivery_settings(client)
         try:
             write = LedgerWrite(settings, self._session, record)
             client.run(SingleStep(write, client.now_ms() + settings.patience_ms))
-            reason = "" if write.state is WriteState.WRITTEN else write.reason
+            if write.state is not WriteState.WRITTEN:
+                raise CommitPending(write.reason, NOT_RECORDED)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-        if reason:
+            reason = str(error) if isinstance(error, KafkaSinkError) else f"{type(error).__name__}: {error}"
             _LOGGER.warning("%s", not_closed_text(settings.commands, record, reason))
-        return not reason
+            raise
 
     def abort(
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], *, may_be_decided: bool,
@@ -361,7 +361,7 @@ ANSWERS: PerProcess[SharedAnswers[tuple[SinkOptions, str | None, BatchKey | None
 
 def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Client], CommitResult]) -> CommitResult:
     """The kept driver of this sink, run and write; one that failed is dropped. One that is still closing its last
-    decision is waited for; it is put back, and its client too, when that is done."""
+    decision is waited for; it is put back, and its client too, when that is done. If it fails, the client is closed."""
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
     own_sink_id = sink_id_of_query(sink_id, batch.key.query_id)
     CLOSINGS.value.wait(own_sink_id)
@@ -376,9 +376,9 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
             borrowed = stack.pop_all()
 
             def close() -> None:
-                with borrowed:
-                    is_closed = driver.close(client, closing)
-                if is_closed:
+                with suppress(Exception):
+                    with borrowed:
+                        driver.close(client, closing)
                     DRIVERS.value.put(where, driver)
 
             CLOSINGS.value.begin(own_sink_id, close)

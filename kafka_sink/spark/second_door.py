@@ -35,6 +35,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
 from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.spark.arrow_batches import ARROW_BYTES, GOOD_SIZE
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
 from kafka_sink.spark.query_batch import RUNS, QueryBatch, new_run, properties_of_thread, query_of_batch
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from kafka_sink.spark.driver import FinishedBatch
 
 QUERY_ID_OPTION = "query.id"
-ARROW_BYTES, ARROW_BYTES_GOOD = "spark.sql.execution.arrow.maxBytesPerBatch", "4m"
 # An object: Spark would parse a text anew for each batch.
 _SCHEMA = StructType().add(RESULT, BinaryType())
 # Spark recognises the end of a stopped query by this text in the error of the function. PySpark 3 asks for the end of a
@@ -122,13 +122,13 @@ class ForeachBatch(SameVersion):
 
 
 def limit_arrow_batches(frame: DataFrame) -> None:
-    """Spark's default of 10,000 rows is slow if these are large (docs/performance.md). The frames of a query belong to
-    a session of their own, in which nothing else runs; over Connect they may belong to the user's."""
+    """The frames of a query belong to a session of their own, in which nothing else runs; over Connect they may belong
+    to the user's."""
     spark = frame.sparkSession
     if is_of_connect(spark) or spark.conf.get(ARROW_BYTES, None) is not None:
         return
     if spark.conf.isModifiable(ARROW_BYTES):  # before PySpark 4.1 there is no such setting
-        spark.conf.set(ARROW_BYTES, ARROW_BYTES_GOOD)
+        spark.conf.set(ARROW_BYTES, GOOD_SIZE)
 
 
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:

@@ -72,6 +72,27 @@ def test_a_record_that_takes_too_long_is_left_alone(monkeypatch: pytest.MonkeyPa
     held.is_free.set()
 
 
+def test_one_whose_thread_is_about_to_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next commit of the sink comes from another thread of the process."""
+    found, is_over, seen = Closings(), threading.Event(), list[bool]()
+
+    class Late(threading.Thread):
+        def start(self) -> None:
+            next_commit.start()
+            next_commit.join(0.2)  # it would be over if it did not wait
+            super().start()
+
+    def wait() -> None:
+        found.wait(SINK)
+        seen.append(is_over.is_set())
+
+    next_commit = threading.Thread(target=wait)
+    monkeypatch.setattr(closings, "Thread", Late)
+    found.begin(SINK, is_over.set)
+    next_commit.join(60)
+    assert seen == [True]
+
+
 def test_without_a_thread_it_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter is about to end, or the process may have no more threads."""
 

@@ -26,6 +26,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
+from kafka_sink.commit.ledger_write import LedgerWrite
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.per_process import PerProcess
@@ -246,6 +247,32 @@ def deliver_and_leave(stream: Stream) -> None:
     warn_once("a child warns as well")
     if stream.deliver(0) is not Conclusion.DELIVERED:
         os._exit(1)
+
+
+class Late(LedgerWrite):
+    def ask_first(self, now_ms: int) -> None:
+        self.fail("no answer in time")
+
+
+class Broken(LedgerWrite):
+    def ask_first(self, now_ms: int) -> None:
+        raise ConnectionResetError("reset")
+
+
+@pytest.mark.parametrize("write", [Late, Broken])
+def test_a_client_that_has_failed_to_close_a_decision_is_used_no_more(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, write: type[LedgerWrite]
+) -> None:
+    """As after an exception in any other operation: one of its connections may be broken."""
+    stream = Stream(broker, "s0", sink_id="s0")
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "LedgerWrite", write)
+        assert stream.deliver(0) is Conclusion.DELIVERED
+        driver.CLOSINGS.value.wait()
+    assert "the ledger does not say so yet" in caplog.text
+    assert len(driver.CLIENTS.value._idle) == len(driver.DRIVERS.value) == 0
+    assert stream.deliver(1) is Conclusion.DELIVERED
+    assert seen(broker) == expected([stream], 2)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -183,6 +183,25 @@ def test_what_confluents_client_registered_is_found_and_the_other_way_round(regi
     assert client.get_latest_version("shop.Order").schema_id == other.schema_id == schema_id
 
 
+@pytest.mark.parametrize("normalizes", [True, False])
+def test_a_registry_normalizes_what_it_is_given_if_the_option_says_so(
+    registry: EmbeddedRegistry, normalizes: bool
+) -> None:
+    resolved(registry.url, REGISTER, {"normalize.schemas": str(normalizes).lower()})
+    query = "?normalize=true" if normalizes else ""
+    assert registry.requests() == [("POST", f"/subjects/orders-value/versions{query}")]
+
+
+def test_a_guid_that_the_framing_needs_is_asked_for_where_a_registration_does_not_tell_it(
+    registry: EmbeddedRegistry,
+) -> None:
+    """Old registries answer with the id alone."""
+    registry.inject(RegistryFault(path="/subjects/orders-value/versions", times=2, body=b'{"id": 1}'))
+    given = {**REGISTER, "schema.rules": "ignore"}
+    assert resolved(registry.url, given).guid is None
+    assert resolved(registry.url, given, {"value.schema.framing": "header"}).guid is not None
+
+
 def test_a_context_is_a_registry_of_its_own(registry: EmbeddedRegistry) -> None:
     resolved(registry.url, REGISTER, schema=TWO)
     found = resolved(registry.url, REGISTER, {"schema.registry.context": "eu"})

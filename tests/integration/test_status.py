@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from kafka_sink import Producer
+from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
 from kafka_sink.commit.command_texts import LEDGER_TOPIC
 from kafka_sink.commit.identity import run_of_label, sink_id_of_query
@@ -97,8 +98,8 @@ def elsewhere(sink: Sink, broker: EmbeddedBroker) -> None:
     copy_from_elsewhere(sink)
 
 
-def open_task(sink: Sink) -> str:
-    receipt = sink.task(NEXT, 7)
+def open_task(sink: Sink, number: int = 7) -> str:
+    receipt = sink.task(NEXT, number)
     assert receipt.transaction is not None
     return receipt.transaction.transactional_id
 
@@ -191,6 +192,21 @@ def test_a_transaction_that_hangs_is_told_with_kafkas_tool(sink: Sink, broker: E
     start = ROWS_PER_TASK + 1  # after the rows of the first batch and their marker
     tool = f"kafka-transactions.sh --bootstrap-server {sink.servers} abort --topic t --partition 1 --start-offset"
     assert found["commands"] == [f"{tool} {start}"]
+
+
+def test_where_leaders_would_tell_of_too_many_producers_one_partition_of_each_topic_is_asked_about(
+    sink: Sink, broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a commit does: answers about all partitions of a topic might not fit into a frame."""
+    monkeypatch.setattr(open_parts, "PRODUCERS_ASKED_MAX", 0)
+    sink.deliver(BATCH)
+    for number in (6, 7):
+        forget(broker, open_task(sink, number))
+    told = status(shell, sink, "--json").content
+    (found,) = told["findings"]
+    assert (found["kind"], found["topics"]) == ("hanging", ["t"])
+    (limit,) = told["limits"]
+    assert "who holds readers of t-1 back is not known: they would tell of more than" in limit
 
 
 def test_a_ledger_that_was_copied_is_one_finding(sink: Sink, shell: Shell) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.formats.registry.resolution import SchemaQuery
 from kafka_sink.options.format_options import FormatOptions, RegistryOptions, SideFormat
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.producer_options import ProducerOptions
@@ -27,7 +28,7 @@ from kafka_sink.options.sink_options import ChangeOptions, EnvelopeOptions, Sink
 ROOT = Path(__file__).parents[2]
 PLANTED = "PYKAFKA_SINK_PLANTED"
 KINDS = (SinkOptions, TopicPlan, EnvelopeOptions, ChangeOptions, TelemetryOptions, FormatOptions, SideFormat,
-         RegistryOptions, ProducerOptions, SecurityOptions)  # fmt: skip
+         SchemaQuery, RegistryOptions, ProducerOptions, SecurityOptions)  # fmt: skip
 
 
 # By the file of the test: field, and the test that fails if the field has its default whatever was given.
@@ -87,6 +88,14 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_a_column_becomes_the_header_traceparent_and_wins_over_the_one_that_a_row_has",
         "EnvelopeOptions.has_traceparent_of_task":
             "test_records_without_a_trace_get_that_of_their_task",
+    },
+    "tests/integration/test_key_schemas.py": {
+        "SchemaQuery.side":
+            "test_a_new_id_in_front_of_keys_moves_them_and_the_log_says_so_once",
+        "SchemaQuery.identity":
+            "test_a_pinned_id_keeps_keys_where_they_are",
+        "SchemaQuery.tells_new":
+            "test_a_new_id_in_front_of_keys_moves_them_and_the_log_says_so_once",
     },
     "tests/integration/test_metrics.py": {
         "SinkOptions.telemetry":
@@ -221,6 +230,16 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_what_confluents_client_registered_is_found_and_the_other_way_round",
         "SideFormat.query":
             "test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one",
+        "SchemaQuery.subject":
+            "test_an_id_is_one_of_the_chosen_context",
+        "SchemaQuery.version":
+            "test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one",
+        "SchemaQuery.registers":
+            "test_what_confluents_client_registered_is_found_and_the_other_way_round",
+        "SchemaQuery.normalizes":
+            "test_a_registry_normalizes_what_it_is_given_if_the_option_says_so",
+        "SchemaQuery.needs_guid":
+            "test_a_guid_that_the_framing_needs_is_asked_for_where_a_registration_does_not_tell_it",
         "RegistryOptions.url":
             "test_a_static_token",
         "RegistryOptions.login":
@@ -251,6 +270,10 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
     "tests/integration/test_schema_command.py": {
         "SideFormat.framing":
             "test_check_says_what_does_not_fit_a_schema_that_is_given",
+    },
+    "tests/integration/test_schema_rules.py": {
+        "SchemaQuery.needs_rules":
+            "test_a_registry_that_answers_a_registration_with_the_id_alone_is_asked_for_the_rules",
     },
     "tests/integration/test_services.py": {
         "SinkOptions.delivery_fallback":
@@ -319,6 +342,12 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_pauses_begin_and_end_as_the_options_say",
         "SecurityOptions.sasl_login_retry_backoff_max_ms":
             "test_pauses_begin_and_end_as_the_options_say",
+    },
+    "tests/unit/formats/registry/test_resolution.py": {
+        "SchemaQuery.schema":
+            "test_looking_up_is_one_request",
+        "SchemaQuery.reads_back":
+            "test_the_registrys_text_is_read_back_where_readers_count_its_messages_and_only_there",
     },
     "tests/unit/kafka/client/test_admin_engine.py": {
         "ProducerOptions.socket_connection_setup_timeout_ms":
@@ -490,7 +519,7 @@ def _defaults() -> Mapping[type, Any]:
     assert told.formats is not None and told.formats.value is not None and told.formats.registry is not None
     plain = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9"})
     found = (plain, told.topic_plan, told.envelope, told.changes, told.telemetry, told.formats, told.formats.value,
-             told.formats.registry, plain.producer, plain.producer)  # fmt: skip
+             told.formats.value.query, told.formats.registry, plain.producer, plain.producer)  # fmt: skip
     return dict(zip(KINDS, found, strict=True))
 
 

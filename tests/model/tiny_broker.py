@@ -302,7 +302,10 @@ class TinyBroker:
             answered = []
             for number in topic["partition_indexes"]:
                 open_since = self._open_since((topic["name"], number))
-                active = [{"producer_id": one, "current_txn_start_offset": at} for one, at in open_since.items()]
+                active = [
+                    {"producer_id": one, "last_sequence": 0, "current_txn_start_offset": at}
+                    for one, at in open_since.items()
+                ]
                 answered.append({"partition_index": number, "error_code": 0, "active_producers": active})
             topics.append({"name": topic["name"], "partitions": answered})
         return {"topics": topics}

@@ -255,9 +255,9 @@ class World:
             spent = state._replace(budget=budget._replace(restarts=budget.restarts - 1))
             found += [(f"{title} restarts{how}", other) for how, other in self._starts(spent, driver)]
         elif driver.stage == "operation":
-            found += self._operation_actions(state, driver)
+            found += self._request_actions(state, driver, is_closing=False)
         if driver.closing >= 0:
-            found += self._closing_actions(state, driver)
+            found += self._request_actions(state, driver, is_closing=True)
         if driver.stage in ("operation", "tasks", "failed") and budget.crashes:
             spent = state._replace(budget=budget._replace(crashes=budget.crashes - 1))
             orphaned = self._orphaned(spent, (*driver.out, *driver.closing_out))
@@ -273,42 +273,33 @@ class World:
             found.append((", with other rows", self._with(spent, started._replace(content=driver.content + 1))))
         return found
 
-    def _operation_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
+    def _request_actions(
+        self, state: WorldState, driver: Driver, *, is_closing: bool
+    ) -> list[tuple[str, WorldState | Violation]]:
+        """What may become of the requests of its operation, or of its record that closes a decision."""
+        name, field, step = f"driver {driver.number}", "out", self._step
+        if is_closing:
+            name, field, step = f"{name} closing", "closing_out", self._closing_step
+        out: tuple[int, ...] = getattr(driver, field)
         found: list[tuple[str, WorldState | Violation]] = []
-        for request in driver.out:
-            if not self._may_be_answered(request, driver.out):
+        for request in out:
+            if not self._may_be_answered(request, out):
                 continue
-            title = f"driver {driver.number} {self._title(request)}"
-            rest = driver._replace(out=tuple(other for other in driver.out if other != request))
+            title = f"{name} {self._title(request)}"
+            rest = driver._replace(**{field: tuple(other for other in out if other != request)})
             answer, broker = self._answered(state.broker, request)
-            found.append((title, self._step(state._replace(broker=broker), rest, answer)))
+            found.append((title, step(state._replace(broker=broker), rest, answer)))
             if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
                 spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
                 lost = self._answer_number(request, None)
-                found.append((f"{title}: no answer", self._step(self._orphaned(spent, (request,)), rest, lost)))
+                found.append((f"{title}: no answer", step(self._orphaned(spent, (request,)), rest, lost)))
             if state.budget.outdated and self._is_about_ledger(request):
                 spent = state._replace(budget=state.budget._replace(outdated=state.budget.outdated - 1))
                 for length, outdated in self._outdated_answers(state.broker, request, answer):
-                    found.append((f"{title}: as of {length}", self._step(spent, rest, outdated)))
-        if state.budget.deadlines and driver.operation == DriverOperation.COMMIT.value:
+                    found.append((f"{title}: as of {length}", step(spent, rest, outdated)))
+        if state.budget.deadlines and (is_closing or driver.operation == DriverOperation.COMMIT.value):
             spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
-            found.append((f"driver {driver.number} is late", self._step(spent, driver, LATE)))
-        return found
-
-    def _closing_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
-        found: list[tuple[str, WorldState | Violation]] = []
-        for request in driver.closing_out:
-            title = f"driver {driver.number} closing: {self._title(request)}"
-            rest = driver._replace(closing_out=tuple(other for other in driver.closing_out if other != request))
-            answer, broker = self._answered(state.broker, request)
-            found.append((title, self._closing_step(state._replace(broker=broker), rest, answer)))
-            if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
-                spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
-                lost = self._answer_number(request, None)
-                found.append((f"{title}: no answer", self._closing_step(self._orphaned(spent, (request,)), rest, lost)))
-        if state.budget.deadlines:
-            spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
-            found.append((f"driver {driver.number} closing is late", self._closing_step(spent, driver, LATE)))
+            found.append((f"{name} is late", step(spent, driver, LATE)))
         return found
 
     def _closing_step(self, state: WorldState, driver: Driver, answer: int) -> WorldState | Violation:

@@ -4,6 +4,8 @@ the tests about the chunks with each of them."""
 from __future__ import annotations
 
 import datetime
+import os
+import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping
@@ -42,17 +44,34 @@ def jobs(spark: SparkSession, group: str) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
+def meeting(frame: DataFrame, folder: Path) -> DataFrame:
+    """No chunk of four goes on before a second one has begun."""
+    path = str(folder)
+
+    def meet(key: str, value: str) -> str:
+        Path(path, str(zlib.crc32(key.encode()) % 4)).touch()
+        patience_s = 300.0
+        while len(os.listdir(path)) < 2:
+            time.sleep(0.05)
+            patience_s -= 0.05
+            if patience_s < 0:
+                raise TimeoutError("chunks are written one after the other")
+        return value
+
+    met = F.udf(lambda key, value: meet(key, value))
+    return frame.coalesce(1).select("key", met("key", "value").alias("value"))
+
+
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_each_row_is_in_one_chunk_and_a_second_run_starts_no_task(
-    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, parallel: int
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, parallel: int
 ) -> None:
     writable_topic(kafka_4, topic_name)
     given, told = named(kafka_4, topic_name), []
+    frame = numbers(spark) if parallel == 1 else meeting(numbers(spark), tmp_path)
     spark.sparkContext.setJobGroup(topic_name, "an export")
     try:
-        first = kafka_sink.write_in_chunks(
-            numbers(spark), given, chunks=4, by="key", parallel=parallel, on_chunk=told.append
-        )
+        first = kafka_sink.write_in_chunks(frame, given, chunks=4, by="key", parallel=parallel, on_chunk=told.append)
         jobs_before = jobs(spark, topic_name)
         second = kafka_sink.write_in_chunks(numbers(spark), given, chunks=4, by="key", parallel=parallel)
         assert jobs(spark, topic_name) == jobs_before >= 4

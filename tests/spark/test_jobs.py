@@ -158,6 +158,20 @@ def test_an_export_in_chunks_says_what_was_there_before_and_what_was_left_out(mo
     )
 
 
+@pytest.mark.parametrize(("more", "parallel"), [([], 1), (["--chunks-at-once", "2"], 2)])
+def test_an_export_is_divided_as_the_arguments_say(
+    monkeypatch: pytest.MonkeyPatch, more: list[str], parallel: int
+) -> None:
+    monkeypatch.syspath_prepend(JOBS)
+    job = importlib.import_module("export_to_kafka")
+    called = list[tuple[tuple[object, ...], dict[str, object]]]()
+    monkeypatch.setattr(job, "write_in_chunks", lambda *given, **named: called.append((given, named)))
+    job.export_in_chunks("frame", {"topic": "t"}, job.arguments(["--table=t", "--chunks=4", "--chunk-by=key", *more]))
+    ((given, named),) = called
+    assert given == ("frame", {"topic": "t"}) and callable(named.pop("on_chunk"))
+    assert named == {"chunks": 4, "by": "key", "parallel": parallel}
+
+
 def test_tasks_on_both_workers_have_the_package_from_the_zip_also_where_an_executor_was_killed_and_a_worker_paused(
     submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import defaultdict
 from pathlib import Path
 
@@ -98,6 +99,19 @@ def test_a_shuffle_by_key_and_a_sort_by_version_keep_the_order_of_each_key_thoug
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert Path(failed).exists() and are_in_order(kafka_4, topic_name)
+
+
+def test_in_chunks_by_another_column_the_rows_of_a_key_are_in_the_order_of_the_chunks(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    rows = spark.range(0, KEYS * VERSIONS, 1, 1).selectExpr(
+        f"concat('key-', id % {KEYS}) AS key", f"CAST(id DIV {KEYS} AS STRING) AS value"
+    )
+    kafka_sink.write_in_chunks(rows, named(kafka_4, topic_name), chunks=2, by="value")
+    in_chunks = sorted(range(VERSIONS), key=lambda version: (zlib.crc32(b"%d" % version) % 2, version))
+    found = by_key(kafka_4, topic_name)
+    assert len(found) == KEYS and all(versions == in_chunks for versions in found.values())
 
 
 def test_a_batch_of_a_stream_is_behind_the_one_before(

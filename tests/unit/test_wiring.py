@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import pytest
 
@@ -17,6 +19,18 @@ def test_each_field_of_the_options_has_a_test_that_shows_its_effect_or_a_reason(
     named = Counter([name for name, _ in wiring.named_tests()] + list(wiring.NOT_SHOWN))
     assert set(named) == set(wiring.names())
     assert max(named.values()) == 1
+
+
+def test_no_object_that_options_are_parsed_into_is_left_out() -> None:
+    assert set(kinds_in(*wiring._defaults().values())) == set(wiring.KINDS)
+
+
+def kinds_in(*objects: object) -> Iterator[type]:
+    """Of these, and of all objects in their fields."""
+    for one in objects:
+        if is_dataclass(one):
+            yield type(one)
+            yield from kinds_in(*(getattr(one, field.name) for field in fields(one)))
 
 
 def test_each_option_of_the_producer_has_a_field() -> None:

@@ -11,22 +11,23 @@ from typing import Any
 
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.checks.finding import ProbeResult, ok, warn
+from kafka_sink.spark.arrow_batches import (
+    ARROW_BYTES,
+    ARROW_ROWS,
+    GOOD_BYTES,
+    GOOD_ROWS,
+    GOOD_SIZE,
+    ROWS_DEFAULT,
+)
 from kafka_sink.version import VERSION
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
-ARROW_ROWS, ARROW_BYTES = (
-    "spark.sql.execution.arrow.maxRecordsPerBatch",
-    "spark.sql.execution.arrow.maxBytesPerBatch",
-)
 PACKAGES = ("spark.submit.pyFiles", "spark.archives", "spark.yarn.dist.archives", "spark.files")
 REDACTION = "spark.sql.redaction.string.regex"
 HIDES_OPTIONS = r"(?s)options \{[^}]*\}"
 # As Spark Connect writes an option of a request.
 _SECRET = "0f1e2d3c"
 _REQUEST = f'options {{\n    key: "kafka.sasl.password"\n    value: "{_SECRET}"\n  }}'
-ARROW_ROWS_DEFAULT = 10_000
-# Batches of the default are as fast as these with rows of 1 kB, and slower with rows of 10 kB.
-ARROW_ROWS_GOOD, ARROW_BYTES_GOOD = 1_000, 16 << 20
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _OF_RELEASE = re.compile(r"pykafka[_-]sink-([0-9][0-9A-Za-z.]*?)(?:-py3-none-any)?\.(?:whl|zip|tar\.gz)")
 
@@ -72,19 +73,19 @@ def arrow(session: Any | None, environment: Mapping[str, str]) -> Iterator[Probe
     settings = spark_settings(session, environment)
     if settings is None:
         return
-    rows = _number(settings.get(ARROW_ROWS) or "") or ARROW_ROWS_DEFAULT
+    rows = _number(settings.get(ARROW_ROWS) or "") or ROWS_DEFAULT
     limit = _bytes_of(settings.get(ARROW_BYTES) or "")
-    if 0 < rows <= ARROW_ROWS_GOOD:
+    if 0 < rows <= GOOD_ROWS:
         yield ok("arrow", f"Spark passes up to {rows} rows at a time ({ARROW_ROWS})")
-    elif limit is not None and 0 < limit <= ARROW_BYTES_GOOD:
+    elif limit is not None and 0 < limit <= GOOD_BYTES:
         yield ok("arrow", f"Spark passes up to {limit >> 10} KiB of rows at a time ({ARROW_BYTES})")
     else:
-        text = f"Spark passes up to {rows} rows at a time: with rows of 10 kB these are {rows // 100} MB, and slower"
+        most = f"{limit >> 20} MiB" if limit else f"{rows} rows" if rows > 0 else "all rows of a task"
         advice = (
-            f"for rows of several kilobytes set {ARROW_BYTES}=4m, before Spark 4.1 {ARROW_ROWS}=500: 0.94 instead of "
-            "0.74 of the speed of Spark's own sink with 10 kB (docs/performance.md)"
+            f"for rows of several kilobytes set {ARROW_BYTES}={GOOD_SIZE}, before Spark 4.1 {ARROW_ROWS}={GOOD_ROWS}: "
+            "0.94 instead of 0.74 of the speed of Spark's own sink with 10 kB (docs/performance.md)"
         )
-        yield ok("arrow", text, advice)
+        yield ok("arrow", f"Spark passes up to {most} at a time, which is slower with rows of 10 kB", advice)
 
 
 def package(session: Any | None, environment: Mapping[str, str]) -> Iterator[ProbeResult]:

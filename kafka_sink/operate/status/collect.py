@@ -24,14 +24,14 @@ from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds
 from kafka_sink.commit.open_decisions import judge_open
-from kafka_sink.commit.open_parts import producers_body
+from kafka_sink.commit.open_parts import ProducerQuestion
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER
-from kafka_sink.kafka.client.ask import AnyBroker, Leaders, Repeat
+from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.client.cluster import NO_LEADER
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS
 from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, LedgerFacts, Partition
 from kafka_sink.operate.status.findings import Finding, Limits, judge
@@ -255,24 +255,38 @@ class ClusterLook:
         return self._list_unlisted(held) if held else ()
 
     def _list_unlisted(self, held: Sequence[Partition]) -> Sequence[HangingProducer]:
-        try:
-            bodies = self.client.ask_all(
-                Leaders(tuple(held)), DESCRIBE_PRODUCERS, producers_body(held), repeat=Repeat.ALWAYS, needs_all=False
-            )
-        except KafkaSinkError as error:
-            self._limits.append(f"who holds readers of {held[0][0]}-{held[0][1]} back is not known: {error}")
-            return ()
-        return [
-            HangingProducer(
-                topic["name"], told["partition_index"], one["producer_id"], one["current_txn_start_offset"]
-            )
-            for body in bodies
-            for topic in body["topics"]
-            for told in topic["partitions"]
-            if meaning(DESCRIBE_PRODUCERS, told["error_code"]) is Meaning.DONE
-            for one in told["active_producers"]
+        asked = _Holding(held)
+        while asked.missing:
+            target, body = asked.question()
+            try:
+                bodies = self.client.ask_all(target, DESCRIBE_PRODUCERS, body, repeat=Repeat.ALWAYS, needs_all=False)
+            except KafkaSinkError as error:
+                asked.give_up(str(error))
+                break
+            for body in bodies:
+                asked.on_body(body)
+            asked.go_on()
+        if asked.refusal:
+            topic, partition = next(where for where in held if where not in asked.told)
+            self._limits.append(f"who holds readers of {topic}-{partition} back is not known: {asked.refusal}")
+        return asked.found
+
+
+class _Holding(ProducerQuestion):
+    """Who has a transaction open."""
+
+    def __init__(self, held: Sequence[Partition]) -> None:
+        super().__init__(held)
+        self.found: list[HangingProducer] = []
+        self.told: set[Partition] = set()
+
+    def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
+        self.told.add(where)
+        self.found += [
+            HangingProducer(*where, one["producer_id"], one["current_txn_start_offset"])
+            for one in producers
             if one["current_txn_start_offset"] >= 0
-        ]  # fmt: skip
+        ]
 
 
 def examine(

@@ -201,6 +201,16 @@ def test_an_earlier_decision_looks_at_every_partition_that_coordinators_name(ben
     assert sorted(looked_at(bench)) == [(("t", 0), ("t", 1)), (("t", 1),)]
 
 
+def test_a_coordinator_that_does_not_answer_holds_back_none_of_the_commits_at_the_others(bench: Bench) -> None:
+    """Their transactions are timing out."""
+    bench.decide(bench.receipts(tasks=3))
+    bench.asked.clear()
+    answers = {PARTITIONS: [LOST, None, None, LOST, LOST]}
+    verdict = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND), answers=answers)
+    assert verdict.conclusion is Conclusion.RECOVERED
+    assert [ask.number for ask in bench.asked if ask.purpose == COMMIT] == [1, 2, 0]
+
+
 @pytest.mark.parametrize("answer", [ReplyKind.UNSUPPORTED, UNAUTHORIZED, NOT_KNOWN])
 def test_an_earlier_decision_is_finished_with_what_the_ledger_names_if_a_coordinator_names_nothing(
     bench: Bench, answer: Any

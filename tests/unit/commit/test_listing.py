@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from kafka_sink.commit import open_parts
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_read import MARKER_QUESTIONS
-from kafka_sink.commit.listing import LedgerListing, Listed, TransactionListing
+from kafka_sink.commit.listing import MARKS, LedgerListing, Listed, ProducerMarks, TransactionListing
 from kafka_sink.commit.log_scan import THROTTLED
 from kafka_sink.kafka.client.ask import ReplyKind
 from tests.model.tiny_broker import LEDGER
@@ -31,6 +34,19 @@ def test_open_transactions_of_one_sink_or_of_all_are_found_and_left_as_they_are(
         assert [one.transactional_id for one in transactions(bench, sink_id).found] == expected
     assert transactions(bench, "another").found == []
     assert {bench.state_of(receipt) for receipt in left} == {"Ongoing"}
+
+
+@pytest.mark.parametrize(("most", "asked"), [(100, [[0], [1, 2]]), (1, [[0]])], ids=["few", "too many"])
+def test_leaders_are_asked_for_the_producers_of_one_partition_before_those_of_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, most: int, asked: list[list[int]]
+) -> None:
+    """A partition may have a million of them, of whichever application."""
+    monkeypatch.setattr(open_parts, "PRODUCERS_ASKED_MAX", most)
+    bench.receipts(tasks=3)
+    found = transactions(bench).found
+    marks = bench.drive(SingleStep(ProducerMarks(bench.settings, found), bench.now_ms + 1_000))
+    assert [ask.body["topics"][0]["partition_indexes"] for ask in bench.asked if ask.purpose == MARKS] == asked
+    assert sorted(where[1] for where in marks.last) == sorted(itertools.chain(*asked))
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,11 @@ def session_with(settings: Mapping[str, str], version: str = "4.3.0") -> Any:
         ({ARROW_BYTES: "4m"}, False),
         ({ARROW_BYTES: "4194304"}, False),
         ({ARROW_BYTES: "256MB"}, True),
+        ({ARROW_BYTES: "16mb"}, True),
         ({ARROW_ROWS: "500"}, False),
         ({ARROW_ROWS: "0"}, True),
-        ({ARROW_ROWS: "-1", ARROW_BYTES: "16mb"}, False),
+        ({ARROW_ROWS: "-1"}, True),
+        ({ARROW_ROWS: "-1", ARROW_BYTES: "4mb"}, False),
     ],
 )
 def test_arrow_batches_without_a_limit_are_named_and_the_advised_setting_ends_that(
