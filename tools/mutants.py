@@ -36,6 +36,7 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/options",
         "tests/unit/test_options*.py",
         "tests/unit/test_*_options.py",
+        "tests/unit/formats/registry/test_registry_options.py",
     ),
     "security": (
         "tests/unit/security",
@@ -55,6 +56,9 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/formats/schemas",
         "tests/property/test_records_*.py",
         "tests/property/test_unsendable_rows.py",
+        "tests/property/test_spark_changes.py",
+        "tests/unit/commit/test_replay.py",
+        "tests/unit/producer/test_buffer.py",
         "tests/golden",
     ),
     "formats/schemas": (
@@ -131,8 +135,11 @@ def write_settings(ours: str, folder: str, tests: Iterable[str], copied: Iterabl
         "pytest_add_cli_args_test_selection": list(tests),
         "pytest_add_cli_args": CHOSEN,
         "also_copy": list(copied),
+        # A mutant that does not end is killed after so many times the duration of its tests, and not after mutmut's 15.
+        "timeout_multiplier": 4,
+        "timeout_constant": 5,
     }
-    # A list of plain strings is the same text in JSON and in TOML.
+    # Lists of plain strings and numbers are the same text in JSON and in TOML.
     return f"{ours}\n[tool.mutmut]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entries.items())
 
 
