@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from difflib import unified_diff
+from importlib import import_module
 from pathlib import Path
 
 # Of CPU time, for all tests of a mutant: one that never ends counts as killed.
@@ -27,9 +28,9 @@ QUIET = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not s
 
 def make_tree(root: Path, tree: Path, folder: str, settings: str) -> list[str]:
     """A copy of package and tests in which the folder has its mutants, all of them asleep. Returns their names."""
-    from mutmut.mutation.file_mutation import mutate_file_contents
-    from mutmut.utils.format_utils import get_mutant_name
-
+    # Only who wants mutants has mutmut.
+    mutate = import_module("mutmut.mutation.file_mutation").mutate_file_contents
+    name_of = import_module("mutmut.utils.format_utils").get_mutant_name
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     for path in sorted(root.iterdir()):
@@ -41,9 +42,9 @@ def make_tree(root: Path, tree: Path, folder: str, settings: str) -> list[str]:
     os.chdir(tree)  # where mutmut looks for its settings
     names: list[str] = []
     for path in sorted(Path("kafka_sink", folder).rglob("*.py")):
-        made = mutate_file_contents(str(path), path.read_text())
+        made = mutate(str(path), path.read_text())
         path.write_text(made.code)
-        names += [get_mutant_name(path, name) for name in made.mutant_names]
+        names += [name_of(path, name) for name in made.mutant_names]
     return names
 
 
@@ -109,10 +110,10 @@ def _try(name: str, tests: Sequence[str]) -> int:
 def main() -> None:
     given = json.load(sys.stdin)
     tests, codes = given["tests"], {}
-    import numpy  # noqa: F401 (before the forks)
-    import pyarrow  # noqa: F401
     import pytest
 
+    for name in ("numpy", "pyarrow"):  # once, and not in each fork
+        import_module(name)
     for name in given["at_import"]:
         codes[name] = _try(name, tests)
     out = os.dup(1)
