@@ -81,8 +81,9 @@ def show(tree: Path, name: str) -> str:
     text = Path(tree, *module.split(".")).with_suffix(".py").read_text()
     bodies = {node.name: node.body for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
     original = f"{mutant.rpartition('__mutmut_')[0]}__mutmut_orig"
-    texts = ("\n".join(map(ast.unparse, bodies[each])).split("\n") for each in (original, mutant))
-    changed = [line for line in unified_diff(*texts, n=0, lineterm="") if line[:3] not in ("+++", "---", "@@ ")]
+    before, after = ("\n".join(map(ast.unparse, bodies[each])).split("\n") for each in (original, mutant))
+    lines = unified_diff(before, after, n=0, lineterm="")
+    changed = [line for line in lines if line[:3] not in ("+++", "---", "@@ ")]
     return "\n".join([name, *changed])
 
 
@@ -117,7 +118,7 @@ def main() -> None:
     for name in given["at_import"]:
         codes[name] = _try(name, tests)
     out = os.dup(1)
-    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if _try("", tests) or pytest.main(["--collect-only", *QUIET, *tests]):
         sys.exit("the tests fail without a mutant, too")
     os.dup2(out, 1)

@@ -78,6 +78,11 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/integration/test_metrics.py",
         "tests/integration/test_receivers.py",
     ),
+    "telemetry/lineage": (
+        "tests/unit/telemetry/metrics",
+        "tests/integration/test_metrics.py",
+        "tests/integration/test_receivers.py",
+    ),
     "operate/status": ("tests/unit/operate/status", "tests/integration/test_status.py"),
     "operate/cli": (
         "tests/unit/operate/cli",

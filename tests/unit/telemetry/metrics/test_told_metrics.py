@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics.export import Gauge, Histogram, Sum
+from opentelemetry.sdk.metrics.export import Gauge, Histogram, MetricExportResult, Sum
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.status import StatusCode
 
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.errors import TransportError
+from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.telemetry.lineage.events import namespace_of, run_event
 from kafka_sink.telemetry.metrics import figures as figures_module
@@ -297,6 +302,48 @@ def test_a_sink_is_called_by_its_id_where_that_was_chosen() -> None:
     assert sink_name(None, KEY, unnamed) == sink_name("made", BatchKey("", ""), unnamed) == ""  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("spans", "metrics", "is_taken"),
+    [
+        (SpanExportResult.SUCCESS, MetricExportResult.SUCCESS, True),
+        (SpanExportResult.FAILURE, MetricExportResult.SUCCESS, False),
+        (SpanExportResult.SUCCESS, MetricExportResult.FAILURE, False),
+    ],
+)
+def test_a_collector_gets_both_within_the_time_and_exporters_stay_if_it_took_them(
+    monkeypatch: pytest.MonkeyPatch, spans: SpanExportResult, metrics: MetricExportResult, is_taken: bool
+) -> None:
+    told: list[object] = []
+
+    class Exporter:
+        def __init__(self, result: object) -> None:
+            self.result = result
+
+        def export(self, content: object, *limit: int) -> object:
+            told.append((type(content).__name__, limit))
+            return self.result
+
+    def call(exports: Sequence[Callable[[], bool]], limit_s: float) -> list[bool]:
+        told.append(limit_s)
+        return [export() for export in exports]
+
+    made = Exporter(spans), Exporter(metrics)
+    shelf: Shelf[tuple[str, float], Any] = Shelf(1)
+    monkeypatch.setattr(otlp, "EXPORTERS", SimpleNamespace(value=shelf))
+    monkeypatch.setattr(otlp, "_make_exporters", lambda endpoint, timeout_s: told.append((endpoint, timeout_s)) or made)
+    monkeypatch.setattr(otlp, "call_side_by_side", call)
+    monkeypatch.setattr(otlp, "circuit_breaker", lambda endpoint: nullcontext(enter_result=True))
+    refused = pytest.raises(TransportError, match=r"http://c did not take .* within 250 ms")
+    for _ in range(2):
+        with nullcontext() if is_taken else refused:
+            otlp.export("http://c", stream(REPORT), REPORT, OPTIONS, 250)
+    once = [0.25, ("list", ()), ("MetricsData", (250,))]
+    assert told == [("http://c", 0.25), *once, *([] if is_taken else [("http://c", 0.25)]), *once]
+    monkeypatch.setattr(otlp, "circuit_breaker", lambda endpoint: nullcontext(enter_result=False))
+    otlp.export("http://c", stream(REPORT), REPORT, OPTIONS, 250)
+    assert len(told) == (7 if is_taken else 8)
+
+
 # ---- OpenLineage -----------------------------------------------------------------------------------------------------
 
 LINEAGE = {"timeout_ms": 1, "lineage_namespace": "team", "lineage_job": None, "lineage_fields": (("id", "bigint"),)}
@@ -332,6 +379,7 @@ def test_an_event_of_a_batch_that_was_not_delivered_tells_no_rows() -> None:
     failed = event("FAIL", replace(REPORT, outcome=FAILED, error_text="why"))
     error = failed["run"]["facets"]["errorMessage"]
     assert (error["message"], error["programmingLanguage"]) == ("why", "PYTHON")
+    assert error["_schemaURL"].endswith("facets/1-0-1/ErrorMessageRunFacet.json#/$defs/ErrorMessageRunFacet")
     assert all(each["outputFacets"] == {} for each in failed["outputs"])
     again = event("COMPLETE", replace(REPORT, outcome=ALREADY_DELIVERED))
     assert all(each["outputFacets"] == {} for each in again["outputs"])
