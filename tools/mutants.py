@@ -1,13 +1,13 @@
 """Mutation tests: which small changes of the code does no test notice?
 
-    python -m tools.mutants [options kafka/wire ...] [--processes 1] [--again] [--sample 37]
-                                                                                     (make mutants PLACE=kafka/wire)
+    python -m tools.mutants [options kafka/wire ...] [--processes 1] [--again]       (make mutants PLACE=kafka/wire)
+    python -m tools.mutants formats/records --count 100 [--seed 7]                   some of them, in minutes
 
 mutmut makes the mutants of a folder, runs each in a forked process against the tests that called its function, and
 keeps those that no test kills. It forks after the imports, so mutants of functions that run while modules are imported
 have no effect. Survivors among these get a second trial: a new process, with all tests of the folder. What then remains
 is written to build/mutants/<folder>.txt, with its diff. After new tests, --again tries only those that were left.
-The mutants of a function are numbered. --sample 37 tries those whose number ends with 3 or 7: a fifth.
+With --count a random sample is tried (mutant_sample.py); the same seed chooses the same mutants of the same code.
 
 Only folders whose tests run in the process of pytest: mutmut does not see what another process calls.
 """
@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
 
+from tools.mutant_sample import by_duration, choose, make_tree, show, try_sample
+
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "mutants"
 # The tests that judge each folder, as patterns of files or folders.
@@ -36,6 +38,7 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/options",
         "tests/unit/test_options*.py",
         "tests/unit/test_*_options.py",
+        "tests/unit/formats/registry/test_registry_options.py",
     ),
     "security": (
         "tests/unit/security",
@@ -55,6 +58,9 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/formats/schemas",
         "tests/property/test_records_*.py",
         "tests/property/test_unsendable_rows.py",
+        "tests/property/test_spark_changes.py",
+        "tests/unit/commit/test_replay.py",
+        "tests/unit/producer/test_buffer.py",
         "tests/golden",
     ),
     "formats/schemas": (
@@ -68,6 +74,11 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/property/test_produce_acknowledgements.py",
     ),
     "telemetry/metrics": (
+        "tests/unit/telemetry/metrics",
+        "tests/integration/test_metrics.py",
+        "tests/integration/test_receivers.py",
+    ),
+    "telemetry/lineage": (
         "tests/unit/telemetry/metrics",
         "tests/integration/test_metrics.py",
         "tests/integration/test_receivers.py",
@@ -131,8 +142,11 @@ def write_settings(ours: str, folder: str, tests: Iterable[str], copied: Iterabl
         "pytest_add_cli_args_test_selection": list(tests),
         "pytest_add_cli_args": CHOSEN,
         "also_copy": list(copied),
+        # A mutant that does not end is killed after so many times the duration of its tests, and not after mutmut's 15.
+        "timeout_multiplier": 4,
+        "timeout_constant": 5,
     }
-    # A list of plain strings is the same text in JSON and in TOML.
+    # Lists of plain strings and numbers are the same text in JSON and in TOML.
     return f"{ours}\n[tool.mutmut]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entries.items())
 
 
@@ -189,14 +203,24 @@ def try_again(mutated: Path, survivors: Iterable[str], tests: Sequence[str], pro
         return [name for name, alive in zip(names, threads.map(survives, names), strict=True) if not alive]
 
 
-def judge(folder: str, processes: int, is_again: bool, sample: str = "") -> Result:
+def judge_sample(folder: str, count: int, seed: int) -> Result:
+    tree = BUILD / f"{folder}.sample"
+    tests = by_duration(ROOT, choose_tests(folder))
+    settings = write_settings((ROOT / "pyproject.toml").read_text(), folder, tests, ())
+    names = choose(make_tree(ROOT, tree, folder, settings), count, seed)
+    imported = read_imported(tree, tests)
+    codes = try_sample(tree, names, [name for name in names if function_of(name) in imported], tests)
+    survivors = tuple(name for name, code in codes.items() if code == SURVIVED)
+    (BUILD / f"{folder}.txt").write_text("\n".join(show(tree, name) for name in survivors))
+    return Result(folder, len(codes), survivors, 0)
+
+
+def judge(folder: str, processes: int, is_again: bool) -> Result:
     tests = choose_tests(folder)
     work, results, log = prepare(folder, tests, is_again), BUILD / f"{folder}.json", BUILD / f"{folder}.log"
     # mutmut forgets results when other tests are chosen.
     codes: dict[str, int] = json.loads(results.read_text()) if is_again else {}
     left = [name for name, code in codes.items() if code in (SURVIVED, *NOT_COVERED)]
-    if sample and not is_again:
-        left = [f"*_[{sample}]", f"*_*[0-9][{sample}]"]
     mutmut = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes), *left]
     with log.open("w") as output:
         run = subprocess.run(mutmut, cwd=work, stdout=output, stderr=subprocess.STDOUT)
@@ -222,9 +246,8 @@ def main() -> int:
     parser.add_argument("folders", nargs="*", metavar="folder", help=", ".join(JUDGES))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--again", action="store_true", help="only what was left by the last run")
-    parser.add_argument(
-        "--sample", default="", metavar="DIGITS", help="only mutants whose number ends with one of them"
-    )
+    parser.add_argument("--count", type=int, metavar="N", help="only so many, chosen at random")
+    parser.add_argument("--seed", type=int, default=1, help="of that choice")
     arguments = parser.parse_args()
     unknown = [folder for folder in arguments.folders if folder not in JUDGES]
     if unknown:
@@ -234,7 +257,10 @@ def main() -> int:
     )
     for folder in arguments.folders or JUDGES:
         start = time.monotonic()
-        result = judge(folder, arguments.processes, arguments.again, arguments.sample)
+        if arguments.count:
+            result = judge_sample(folder, arguments.count, arguments.seed)
+        else:
+            result = judge(folder, arguments.processes, arguments.again)
         cells = (result.mutants, result.killed, len(result.survivors), result.not_covered)
         minutes = round((time.monotonic() - start) / 60)
         print(f"| {folder} | {' | '.join(f'{cell:,}' for cell in cells)} | {minutes} |", flush=True)

@@ -21,17 +21,14 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    DateType,
     IntegerType,
     StringType,
-    StructField,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
-from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.errors import DataError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
@@ -393,44 +390,3 @@ def test_a_time_without_a_text_makes_no_event(broker: EmbeddedBroker, topic: str
     assert receipt.record_errors == {"bad cloudevents.time": 1}
     assert [dict(record.headers)["ce_time"] for record in read(broker, topic)] == [b"9999-12-31T23:59:59.999999Z"]
     assert [letter.value for letter in read(broker, f"{topic}-dead")] == [b"{}"]
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"cloudevents": "binary", "cloudevents.source": "/"}, "needs cloudevents.type"),
-        ({"cloudevents": "both", **EVENT}, "one of binary, structured"),
-        (EVENT, "set cloudevents=binary or structured"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.type.column": "order"}, "are both set"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.specversion": "2"}, "it is 1.0"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.a_b": "2"}, "small letters and digits"),
-        ({"cloudevents": "structured", **EVENT, "value.format": "avro", "value.schema": '"int"'}, "value.format=json"),
-        ({"cloudevents": "structured", **EVENT, "cloudevents.datacontenttype.column": "x"}, "same for all rows"),
-        ({"header.x": "${env:HOME}"}, r"\$\{env:HOME\} is no placeholder"),
-        ({"header.": "x"}, "a header needs a name"),
-        (
-            {"cloudevents": "binary", **EVENT, "cloudevents.id.column": "nothing"},
-            "no such column. The DataFrame has the columns key",
-        ),
-        ({"traceparent.column": "nothing"}, "traceparent.column=nothing: there is no such column"),
-        ({"traceparent.column": "rank"}, r"has type int: CAST\(rank AS STRING\)"),
-        ({"traceparent.column": "order", "header.traceparent": "x"}, "header.traceparent and traceparent.column are"),
-        ({"traceparent.task": "true"}, "nothing uses it without metrics.otlp.endpoint"),
-        (
-            {**OTLP, "traceparent.task": "true", "header.traceparent": "x"},
-            "header.traceparent and traceparent.task are",
-        ),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "headers"}, r"CAST\(headers AS STRING\)"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.time.column": "day"}, r"CAST\(day AS TIMESTAMP\)"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.time.column": "local"}, r"CAST\(local AS TIMESTAMP\)"),
-        ({"traceparent.column": "day"}, r"CAST\(day AS STRING\)"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_any_task(options: dict[str, str], text: str) -> None:
-    def plan() -> None:
-        parsed = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **options})
-        schema = StructType([*SCHEMA.fields, StructField("day", DateType()), StructField("local", TimestampNTZType())])
-        choose_columns(schema, "t", parsed.formats, parsed.envelope)
-
-    with pytest.raises(ConfigError, match=text):
-        plan()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.mutant_sample import by_duration, choose, show
 from tools.mutants import JUDGES, ROOT, Result, choose_tests, function_of, read_exit_codes, write_settings
 
 PURE = {"options", "security", "formats/registry", "formats/records", "formats/schemas", "kafka/wire"}
@@ -59,3 +60,29 @@ def test_the_name_of_a_mutant_begins_with_that_of_its_function() -> None:
     assert (
         function_of("kafka_sink.kafka.wire.codes.x__read_row__mutmut_12") == "kafka_sink.kafka.wire.codes.x__read_row"
     )
+
+
+def test_a_sample_is_the_same_for_the_same_seed() -> None:
+    names = [f"x__mutmut_{number}" for number in range(100)]
+    assert choose(names, 7, 3) == choose(names, 7, 3) != choose(names, 7, 4)
+    assert len(set(choose(names, 7, 3))) == 7 and sorted(choose(names, 1000, 3)) == sorted(names)
+
+
+def test_the_quickest_file_is_asked_first_and_an_unknown_one_is_not_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "unit" / "deep"
+    folder.mkdir(parents=True)
+    for name in ("slow", "quick", "new"):
+        (folder / f"test_{name}.py").touch()
+    durations = {"tests/unit/deep/test_slow.py": [30, 1, ""], "tests/unit/deep/test_quick.py": [0.1, 0.1, ""]}
+    (tmp_path / "tests" / "durations.json").write_text(json.dumps(durations))
+    found = by_duration(tmp_path, ["tests/unit/deep", "tests/unit/deep/test_slow.py"])
+    assert found == [f"tests/unit/deep/test_{name}.py" for name in ("quick", "new", "slow")]
+
+
+def test_of_a_survivor_what_it_changes_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "part.py").write_text(
+        "def x_f__mutmut_orig(a):\n    b = a + 1\n    return b\n\n\ndef x_f__mutmut_1(a):\n    b = a - 1\n    return b\n"
+    )
+    name = "package.part.x_f__mutmut_1"
+    assert show(tmp_path, name) == f"{name}\n-b = a + 1\n+b = a - 1"

@@ -15,6 +15,7 @@ from kafka_sink.formats.records import bytes_column
 from kafka_sink.formats.records.bytes_column import BytesColumn
 from kafka_sink.formats.records.columns import RecordColumns, check_schema, columns_by_topic
 from kafka_sink.formats.records.scalar import encode_headers
+from kafka_sink.formats.records.timestamps import milliseconds
 from tests.support.view_types import BINARY_VIEWS, STRING_VIEWS
 
 BYTES_TYPES = [
@@ -256,6 +257,21 @@ def test_timestamps_of_every_unit_become_milliseconds(kind: pa.DataType, value: 
     assert columns.timestamps.tolist() == [expected, -1, 0]
 
 
+@pytest.mark.parametrize("zone", [None, "Asia/Kolkata"])
+@pytest.mark.parametrize(("unit", "per_s"), [("s", 1), ("ms", 10**3), ("us", 10**6)])
+def test_milliseconds_of_every_unit_are_rounded_down_and_a_null_stays_one(
+    unit: str, per_s: int, zone: str | None
+) -> None:
+    numbers = [0, None, 1, -1, 12_345_678_901, -12_345_678_901, None]
+    column = pa.array(numbers, pa.int64()).view(pa.timestamp(unit, zone)).slice(1)
+    expected = [None if number is None else number * 1000 // per_s for number in numbers[1:]]
+    assert milliseconds(column).to_pylist() == expected
+
+
+def test_a_number_is_milliseconds_already() -> None:
+    assert milliseconds(pa.array([5, None, -7], pa.int32())).equals(pa.array([5, None, -7], pa.int64()))
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_negative_timestamp_is_refused_by_row(unit: str) -> None:
     array = pa.array([None, 5, -1], pa.timestamp(unit))
@@ -415,6 +431,33 @@ def test_record_above_the_request_limit_is_refused_by_row_size_and_limit() -> No
         columns.check_record_sizes(size - 1)
     text = f"the record of row 1 takes {size} bytes in a request; max.request.size allows {size - 1}"
     assert (str(caught.value), caught.value.row) == (text, 1)
+
+
+def test_of_rows_that_are_all_too_large_the_first_is_named_as_the_caller_numbers_them() -> None:
+    for values in ([b"x" * 600] * 4, [b"x" * 600, b"y" * 600, b"z" * 700, b""]):
+        columns = RecordColumns.from_arrow(pa.table({"value": pa.array(values)})).slice(1, 4)
+        with pytest.raises(DataError, match="the record of row 1 takes 686 bytes") as caught:
+            columns.check_record_sizes(685)
+        assert caught.value.row == 1
+
+
+def test_a_record_that_fits_a_request_may_be_too_large_for_the_memory() -> None:
+    columns = RecordColumns.from_arrow(pa.table({"value": pa.array([b"x", b"x" * 600])}))
+    size = 21 + 1 + 2 + 600 + 1
+    columns.check_record_sizes(1000, size)
+    columns.check_record_sizes(61 + size, 10**6)
+    with pytest.raises(DataError) as caught:
+        columns.check_record_sizes(1000, size - 1)
+    assert str(caught.value) == (f"the record of row 1 takes {size} bytes and never fits into buffer.memory={size - 1}")
+    with pytest.raises(DataError, match=r"takes 686 bytes in a request; max\.request\.size allows 100"):
+        columns.check_record_sizes(100, 50)
+
+
+@pytest.mark.parametrize("name", ["timestamp", "partition"])
+def test_the_largest_numbers_that_kafka_has_are_taken(name: str) -> None:
+    largest = {"timestamp": 2**63 - 1, "partition": 2**31 - 1}[name]
+    columns = RecordColumns.from_arrow(pa.table({"value": [b"v"] * 2, name: pa.array([largest, None], pa.int64())}))
+    assert getattr(columns, f"{name}s").tolist() == [largest, -1]
 
 
 def test_rows_given_one_by_one_become_the_same_columns() -> None:

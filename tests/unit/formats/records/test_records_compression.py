@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import tracemalloc
+import zlib
 from typing import Any
 from unittest import mock
 
@@ -39,6 +40,33 @@ def test_every_level_packs_readably(codec: str, levels: list[int]) -> None:
         packed = make_compressor(codec, level).compress(TEXT)
         assert len(packed) < len(TEXT)
         assert decompress(CODEC_IDS[codec], packed, bytes_max=len(TEXT)) == TEXT
+
+
+def test_a_level_is_that_of_the_codecs_own_library_and_without_one_it_is_the_librarys_default() -> None:
+    def gzipped(level: int) -> bytes:
+        stream = zlib.compressobj(level, wbits=31)
+        return stream.compress(TEXT) + stream.flush()
+
+    def packed(level: int) -> bytes:
+        return bytes(pa.Codec("zstd", level).compress(TEXT, asbytes=True))
+
+    for level in (1, 6, 9):
+        assert make_compressor("gzip", level).compress(TEXT) == gzipped(level)
+    for level in (-5, 1, 3, 12):
+        assert make_compressor("zstd", level).compress(TEXT) == packed(level)
+    for level in (-7, 0):
+        assert make_compressor("lz4", level).compress(TEXT) == lz4_frame(level)
+    for level in (3, 7, 12):
+        assert make_compressor("lz4", level).compress(TEXT) == lz4_frame(level)
+    assert make_compressor("gzip").compress(TEXT) == make_compressor("gzip", -1).compress(TEXT) == gzipped(6)
+    assert make_compressor("zstd").compress(TEXT) == packed(3)
+    assert make_compressor("lz4").compress(TEXT) == lz4_frame(0)
+
+
+def lz4_frame(level: int) -> bytes:
+    return lz4.frame.compress(
+        TEXT, compression_level=level, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.formats.registry.framing import FRAMINGS, GLUE, NONE
+from kafka_sink.formats.registry.resolution import SchemaQuery
 from kafka_sink.formats.registry.subject import add_context, subject_name
 from kafka_sink.options.format_names import BARE, REGISTRY, is_registry_option
 from kafka_sink.options.format_options import RegistryOptions
 from kafka_sink.options.format_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse import parse_producer_options, parse_security_options
 from tests.support.option_parsing import RegistrySettings, registry_settings
 
 URL = {"schema.registry.url": "https://registry:8081"}
@@ -218,6 +220,104 @@ def test_without_a_registry_and_an_id_there_is_no_frame() -> None:
     assert parsed({"value.schema": TEXT, "value.schema.id": "7"}).value.framing == "prefix"
     assert parsed({"value.schema": TEXT, "value.schema.id": GUID, "value.schema.framing": GLUE}).value.framing == GLUE
     assert [parsed(URL, {"key.schema.framing": each}).key.framing for each in FRAMINGS if each != GLUE]
+
+
+AS_IT_IS = SchemaQuery("value", "", needs_rules=True)
+OF_A_KEY = replace(AS_IT_IS, side="key")
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "key"),
+    [
+        ({}, AS_IT_IS, OF_A_KEY),
+        ({"use.latest.version": "true"}, replace(AS_IT_IS, version="latest"), replace(OF_A_KEY, version="latest")),
+        (
+            {"auto.register.schemas": "true"},
+            replace(AS_IT_IS, registers=True), replace(OF_A_KEY, registers=True, tells_new=True),
+        ),
+        (
+            {"auto.register.schemas": "true", "value.schema.framing": "header", "key.schema.framing": "header"},
+            replace(AS_IT_IS, registers=True, needs_guid=True), replace(OF_A_KEY, registers=True, needs_guid=True),
+        ),
+        (
+            {"normalize.schemas": "true", "schema.rules": "ignore"},
+            SchemaQuery("value", "", normalizes=True), SchemaQuery("key", "", normalizes=True),
+        ),
+        (
+            {"use.latest.version": "true", "value.schema.id": "7", "key.schema.version": "3"},
+            replace(AS_IT_IS, identity=7), replace(OF_A_KEY, version=3),
+        ),
+        (
+            {"auto.register.schemas": "true", "value.schema.version": "3", "key.subject.name": "own"},
+            replace(AS_IT_IS, version=3), replace(OF_A_KEY, subject="own", registers=True, tells_new=True),
+        ),
+        (
+            {"schema.registry.context": "eu", "value.subject.name": "own"},
+            replace(AS_IT_IS, subject=":.eu:own"), OF_A_KEY,
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_registry_is_asked_is_all_that_was_chosen_and_no_more(
+    given: dict[str, str], value: SchemaQuery, key: SchemaQuery
+) -> None:
+    settings = parsed(URL, given)
+    assert (settings.value.query, settings.key.query) == (value, key)
+
+
+def test_what_is_set_for_a_registry_is_what_its_client_gets() -> None:
+    found = registry_of(
+        {
+            "schema.registry.context": "eu", "schema.registry.max.retries": "4", "schema.registry.retries.wait.ms": "5",
+            "schema.registry.retries.max.wait.ms": "6", "latest.cache.ttl.sec": "7", "http.connect.timeout.ms": "8",
+            "http.read.timeout.ms": "9", "bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "p",
+            "schema.registry.ssl.truststore.location": "ca.pem", **OAUTH, "bearer.auth.scope": "s",
+        }
+    )  # fmt: skip
+    assert (found.context, found.max_retries, found.retries_wait_ms, found.retries_max_wait_ms) == ("eu", 4, 5, 6)
+    assert (found.latest_cache_ttl_sec, found.credentials, found.kafka) == (7, "OAUTHBEARER", None)
+    assert (found.bearer_auth_logical_cluster, found.bearer_auth_identity_pool_id) == ("lsrc-1", "p")
+    expected = parse_security_options(
+        {
+            "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "ssl.truststore.location": "ca.pem",
+            "sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+            "sasl.oauthbearer.client.credentials.client.id": "me",
+            "sasl.oauthbearer.client.credentials.client.secret": "hunter2", "sasl.oauthbearer.scope": "s",
+        }
+    )[0]  # fmt: skip
+    assert found.login == replace(expected, sasl_login_connect_timeout_ms=8, sasl_login_read_timeout_ms=9)
+    login = registry_of({"bearer.auth.credentials.source": "CUSTOM", "bearer.auth.token.provider": "m:f"}).login
+    assert login.sasl_oauthbearer_token_provider == "m:f"
+    assert (login.sasl_login_connect_timeout_ms, login.sasl_login_read_timeout_ms) == (10_000, 10_000)
+    assert registry_of({"basic.auth.user.info": "a:b"}).basic_auth_user_info == "a:b"
+    assert registry_of({"bearer.auth.token": "t"}).bearer_auth_token == "t"
+
+
+@pytest.mark.parametrize(
+    ("source", "mechanism", "is_taken"),
+    [
+        ("basic.auth.credentials.source=SASL_INHERIT", "PLAIN", True),
+        ("basic.auth.credentials.source=SASL_INHERIT", "SCRAM-SHA-512", True),
+        ("basic.auth.credentials.source=SASL_INHERIT", "OAUTHBEARER", False),
+        ("basic.auth.credentials.source=SASL_INHERIT", None, False),
+        ("bearer.auth.credentials.source=SASL_OAUTHBEARER_INHERIT", "OAUTHBEARER", True),
+        ("bearer.auth.credentials.source=SASL_OAUTHBEARER_INHERIT", "PLAIN", False),
+        ("bearer.auth.credentials.source=SASL_OAUTHBEARER_INHERIT", None, False),
+    ],
+)
+def test_credentials_of_brokers_are_taken_only_where_they_are_of_that_kind(
+    source: str, mechanism: str | None, is_taken: bool
+) -> None:
+    own = {"sasl.username": "u", "sasl.password": "hunter2"}
+    own = {"sasl.oauthbearer.token.provider": "m:f"} if mechanism == "OAUTHBEARER" else own
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, **own} if mechanism else {}
+    kafka = parse_producer_options({"bootstrap.servers": "b:1", **login})
+    name, _, value = source.partition("=")
+    if is_taken:
+        registry = registry_settings({**URL, name: value}, kafka).registry
+        assert registry is not None and registry.kafka is kafka
+        return
+    with pytest.raises(ConfigError, match=rf"{value} needs "):
+        registry_settings({**URL, name: value}, kafka)
 
 
 # ---- subjects --------------------------------------------------------------------------------------------------------
