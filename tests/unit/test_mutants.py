@@ -81,8 +81,8 @@ def test_the_quickest_file_is_asked_first_and_an_unknown_one_is_not_the_first(tm
 
 def test_of_a_survivor_what_it_changes_is_shown(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "part.py").write_text(
-        "def x_f__mutmut_orig(a):\n    b = a + 1\n    return b\n\n\ndef x_f__mutmut_1(a):\n    b = a - 1\n    return b\n"
-    )
+    bodies = {"x_f__mutmut_orig": "a + 1", "x_f__mutmut_1": "a - 1"}
+    text = "\n\n".join(f"def {name}(a):\n    b = {body}\n    return b" for name, body in bodies.items())
+    (tmp_path / "package" / "part.py").write_text(text)
     name = "package.part.x_f__mutmut_1"
     assert show(tmp_path, name) == f"{name}\n-b = a + 1\n+b = a - 1"

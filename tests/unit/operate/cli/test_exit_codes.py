@@ -35,7 +35,7 @@ from kafka_sink.operate.cli.read_commands import ledger, transactions
 from kafka_sink.operate.cli.recover_all import _one_of_each_line
 from kafka_sink.operate.cli.report import Declined, Report
 from kafka_sink.operate.cli.status import describe, exit_code_of, limits_of, status_lines, waiting_topics
-from kafka_sink.operate.cli.watch_cluster import Paces, sink_lines
+from kafka_sink.operate.cli.watch_cluster import Paces, content_of, make_screen, sink_lines
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
 from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble
 
@@ -131,6 +131,19 @@ def test_an_error_ends_with_the_code_of_its_kind(error: Exception, code: int) ->
 )
 def test_a_ledger_is_fine_open_or_not_to_be_read(sink: FakeSink, code: int) -> None:
     assert run(ledger, sink).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("standing", "verdict", "left_ms"),
+    [(Standing.OPEN, "open", 5_000), (Standing.COMMITTED, "committed", 5_000), (None, "open", None)],
+)
+def test_an_open_decision_is_told_with_how_it_stands(
+    standing: Standing | None, verdict: str, left_ms: int | None
+) -> None:
+    report = run(ledger, FakeSink(listed(INTENT), standing=standing))
+    (told,) = report.content["decisions"]
+    assert (told["verdict"], told["time_left_ms"]) == (verdict, left_ms)
+    assert f"  {verdict}  " in report.lines[1]
 
 
 def test_a_ledger_is_told_record_by_record() -> None:
@@ -277,6 +290,21 @@ def test_a_status_is_told_to_people_and_to_programs() -> None:
     assert status_lines(one, [], BROKERS, [])[0] == "fine: 1 sink in ledger: nothing is wrong"
 
 
+def test_a_record_that_cannot_be_read_has_a_line_of_its_own() -> None:
+    facts = replace(FACTS, ledgers=[LedgerFacts("ledger", [BROKEN, listed(INTENT)], {
+        ledger_key("orders", BATCH): OpenDecision(INTENT, Standing.OPEN, 7_000),
+    })])  # fmt: skip
+    broken, open_one = describe(facts, [])["sinks"]
+    assert broken == {
+        "ledger_topic": "ledger", "sink_id": "orders", "name": None, "query_id": None, "batch_id": None,
+        "verdict": "unreadable", "severity": 0, "row_count": 0, "age_ms": 0, "time_left_ms": None, "topics": [],
+        "open_transactions": 0, "transactional_ids": 0,
+    }  # fmt: skip
+    assert (open_one["verdict"], open_one["time_left_ms"], open_one["age_ms"]) == ("open", 7_000, 2 * MIN)
+    rows = [" ".join(line.split()) for line in status_lines(facts, [], BROKERS, [])]
+    assert "orders - orders/x unreadable 0 0 s 0 0" in rows
+
+
 def test_of_what_is_fine_people_see_some_and_what_is_wrong_first() -> None:
     many = LedgerFacts("ledger", [listed(replace(DONE, sink_id=f"s{number:03d}")) for number in range(50)])
     lost = finding(Severity.LOOK, ledger_topic="ledger", sink_id="s049", key=None)
@@ -344,6 +372,39 @@ def test_a_watched_sink_is_shown_by_its_worst_and_newest_decision() -> None:
     assert first.cells() == ("!!", "orders", "-", "monday", "delivered", "1", 3, "9 min", 0)
     assert second.cells() == ("", "a-fine-one", "-", "7", "delivered", "-", 10, "2 min", 0)
     assert [each.batch for each in sink_lines(facts, [], {})] == ["7", "7"]
+
+
+def test_a_screen_has_all_that_was_seen() -> None:
+    session: Any = SimpleNamespace(brokers=BROKERS, cluster=SimpleNamespace(named=[]))
+    facts = replace(HELD, ledgers=[LedgerFacts("ledger", [listed(replace(DONE, label="Orders"))], problem="half")],
+                    notes=("a note",), limits=("a limit",))  # fmt: skip
+    lost = finding(Severity.ACT, ledger_topic="ledger", sink_id="orders")
+    paces = Paces()
+    paces.add(look(NOW, DONE))
+    paces.add(look(NOW + 1_000, replace(DONE, key=BatchKey("query-1", 8))))
+    screen = make_screen(session, facts, [lost, LOOK], paces, "no broker")
+    assert (screen.headline, screen.severity, screen.problem) == (
+        "1 sink, 10 rows/s, 1 act now, 1 look", Severity.ACT, "no broker",
+    )  # fmt: skip
+    assert screen.findings == [lost, LOOK] and screen.command_lines[:3] == [
+        "",
+        "ACT NOW: rows are missing:",
+        "    mend it",
+    ]
+    assert [each.cells()[:3] for each in screen.sinks] == [("!!", "orders", "Orders")]
+    assert screen.topics == [
+        ("v", 7, "0 s", "-"), ("t", 6, "9 min", f"foreign, {NAME}"), ("u", 2, "3 min", NAME),
+    ]  # fmt: skip
+    assert screen.notes == ["a note", "half", "a limit"]
+    quiet = make_screen(session, FACTS, [], Paces(), "")
+    assert quiet.headline == "2 sinks, 0 rows/s, nothing is wrong" and quiet.severity is Severity.FINE
+    told = content_of(facts, [lost], paces, "no broker")
+    assert (
+        told["problem"] == "no broker"
+        and told["state"] == "act now"
+        and told["rows_per_s"]
+        == [{"ledger_topic": "ledger", "sink_id": "orders", "rows_per_s": 10.0, "is_about": False}]
+    )
 
 
 # ---- perf ------------------------------------------------------------------------------------------------------------

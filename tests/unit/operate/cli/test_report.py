@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_numbers_of_a_table_end_below_each_other_and_texts_begin_there() -> None
 
 
 def ask(typed: io.TextIOBase, monkeypatch: pytest.MonkeyPatch, yes: bool = False, *more: object) -> None:
-    monkeypatch.setattr(report.sys, "stdin", typed)
+    monkeypatch.setattr(report, "sys", SimpleNamespace(stdin=typed))
     confirm(argparse.Namespace(yes=yes), ["about\x1b to change"], *more)  # type: ignore[arg-type]
 
 
