@@ -46,7 +46,6 @@ from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.engine.commands import TransactionReceipt
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
-from kafka_sink.spark.arrow_batches import LARGE_ARROW_BATCHES, LARGE_BYTES
 from kafka_sink.spark.client_id import client_id_of
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
@@ -70,6 +69,8 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 # A failing attempt aborts its transaction if the coordinator answers soon; if not, the driver's sweep does.
 ABORT_TIMEOUT_S = 10.0
+# Batches of which a task says that smaller ones are faster.
+LARGE_ARROW_BYTES = 32_000_000
 # How many transactional ids an attempt tries.
 IDENTITIES_MAX = 8
 # Seconds since 1970 are below the first until the year 5138, milliseconds were until March 1973. Milliseconds are below
@@ -220,8 +221,10 @@ class Task:
         if not self._row_count:
             if warning := unit_warning(rows):
                 _LOGGER.warning(warning)
-            if rows.nbytes >= LARGE_BYTES:
-                from kafka_sink.kafka.io.warn_once import warn_once  # the first row waits for each module
+            if rows.nbytes >= LARGE_ARROW_BYTES:
+                # The first row waits for each module.
+                from kafka_sink.kafka.io.warn_once import warn_once
+                from kafka_sink.spark.arrow_batches import LARGE_ARROW_BATCHES
 
                 warn_once(LARGE_ARROW_BATCHES)
         if self._changes is not None:

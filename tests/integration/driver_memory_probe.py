@@ -29,6 +29,7 @@ from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.spark.task_writer import TaskResult, TaskWriter, commit_write
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.memory_probe import status_bytes
+from tests.support.finish_closings import finish_closings
 
 SCHEMA = StructType().add("value", StringType())
 TENTHS = 10
@@ -99,6 +100,7 @@ def main() -> None:
             ]
             for one in running:
                 one.result()
+        finish_closings()
         found.append(measure())
     pipe.send(None)
     row_count = pipe.recv()
