@@ -216,18 +216,21 @@ def test_the_java_consumer_sees_the_committed_records_of_all_writers_and_no_abor
     assert sorted(read_with_java(cluster.bootstrap_servers, len(written))) == sorted(written)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
+# The transaction version of the cluster, and the version of Java's clients: in every run each with its own.
+WITH_JAVA = pytest.mark.parametrize(
     ("cluster", "version"),
     [
         ("2", "4.3.1"),
         ("0", "3.9.1"),
-        # The console tools have no transactions; a test below has those of Java clients.
         pytest.param("0", "4.3.1", marks=pytest.mark.slow),
         pytest.param("2", "3.9.1", marks=pytest.mark.slow),
     ],
     indirect=["cluster"],
 )
+
+
+@pytest.mark.timeout(300)
+@WITH_JAVA
 def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version: str) -> None:
     lines = [f"line {number}".encode() for number in range(500)]
     package = "org.apache.kafka.tools" if version.startswith("4.") else "kafka.tools"
@@ -247,16 +250,7 @@ def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("cluster", "version"),
-    [
-        ("2", "4.3.1"),
-        ("0", "3.9.1"),
-        pytest.param("0", "4.3.1", marks=pytest.mark.slow),
-        pytest.param("2", "3.9.1", marks=pytest.mark.slow),
-    ],
-    indirect=["cluster"],
-)
+@WITH_JAVA
 def test_transactions_of_the_java_producer_are_read_back(cluster: EmbeddedBroker, version: str) -> None:
     """Transactions of 50 ms each, about five of them; with version 2 the 4.3.1 client uses transaction version 2."""
     run_java(
