@@ -62,6 +62,7 @@ HELD_BACK_S_MAX = {
     TOPIC: STREAM_TIMEOUT_MS / 1000 + 60,
     **dict.fromkeys(TOPICS, TRANSACTION_TIMEOUT_MS / 1000 + 60),
 }
+NOTED_S = 80.0
 # Texts of errors that end a query by design and ask for a restart; anything else is a finding.
 EXPECTED_ENDS = ("CommitAborted", "CommitPending", "OperationTimeout", "DeliveryTimeout", "TransactionAborted")
 
@@ -71,9 +72,12 @@ class SoakFailed(Exception):
 
 
 class ReadersWatch:
-    """How long the last stable offset of a partition stood still behind its end."""
+    """How long the last stable offset of a partition stood still behind its end, and behind which transactions."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, log: Path) -> None:
+        self._servers = servers
+        self._log = log
+        self._noted_s = 0.0
         # By topic.
         self.longest_s = dict.fromkeys(HELD_BACK_S_MAX, 0.0)
         self._ends = EndsFollower(servers)
@@ -107,6 +111,16 @@ class ReadersWatch:
             self._since[where] = (offset, since_s if offset == known else now_s)
             if offset == known:
                 self.longest_s[topic] = max(self.longest_s[topic], now_s - since_s)
+                if now_s - since_s > NOTED_S and now_s - self._noted_s > NOTED_S / 4:
+                    self._note(f"{topic}-{partition}: {now_s - since_s:.0f} s at offset {offset}")
+                    self._noted_s = time.monotonic()
+
+    def _note(self, where: str) -> None:
+        """For the reader of a verdict: what was open meanwhile."""
+        command = [sys.executable, "-m", "kafka_sink", "transactions", "--bootstrap-server", self._servers]
+        told = subprocess.run([*command, "--timeout", "10"], cwd=ROOT, capture_output=True, text=True, check=False)
+        with self._log.open("a") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {where}\n{told.stdout}{told.stderr}\n")
 
     @property
     def too_long(self) -> list[str]:
@@ -399,7 +413,7 @@ def main() -> int:
                 kafka.create_topic(topic, partitions=2)
             soak = Soak(kafka, spark, Path(folder), plan, seed=given.seed, calm=given.calm)
             try:
-                with ReadersWatch(kafka.bootstrap_servers) as watch:
+                with ReadersWatch(kafka.bootstrap_servers, Path(folder, "held.log")) as watch:
                     is_right = soak.run(watch)
             finally:
                 soak.close()

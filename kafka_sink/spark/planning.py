@@ -88,7 +88,8 @@ def _sink_id_of_stream(options: SinkOptions) -> str:
         return sink_id_of_checkpoint(options.checkpoint_location)
     raise ConfigError(
         "exactly-once has to know this stream again after a restart: set the option checkpointLocation on the writer "
-        "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id",
+        "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id. "
+        "For foreach_batch and write_batch, give one of the two among their own options",
         STREAM_UNNAMED,
     )
 

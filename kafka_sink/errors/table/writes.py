@@ -179,7 +179,8 @@ TRIGGER_NOT_SUPPORTED = _of_spark(
 STREAM_UNNAMED = _of_spark(
     "PKS-1106", "stream without checkpoint location or sink.id",
     "After a restart a stream is known by its checkpoint or by a name.",
-    "Set the option checkpointLocation on the writer (Spark does not pass on a session default), or sink.id.",
+    "Set the option checkpointLocation on the writer (Spark does not pass on a session default), or sink.id. "
+    "The functions take one of the two among their own options.",
     ("exactly-once has to know this stream again after a restart",),
     page="guides/streams.md",
 )
