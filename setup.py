@@ -81,11 +81,13 @@ TO_A_FILE = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
 def long_description(readme: str, project_url: str, version: str) -> str:
     """README with absolute addresses. Without that of the project links keep their text, and pictures are gone."""
 
+    place = "main" if ".dev" in version else f"v{version}"
+
     def absolute(found: re.Match[str]) -> str:
         is_picture, text, target = found[1], found[2], found[3]
         if not project_url:
             return "" if is_picture else text
-        return f"{is_picture}[{text}]({project_url}/{'raw' if is_picture else 'blob'}/v{version}/{target})"
+        return f"{is_picture}[{text}]({project_url}/{'raw' if is_picture else 'blob'}/{place}/{target})"
 
     return TO_A_FILE.sub(absolute, readme)
 

@@ -4,5 +4,5 @@ Brokers show version and name in their metrics and request logs (KIP-511); they 
 only.
 """
 
-VERSION = "0.2.0"
+VERSION = "0.3.0.dev0"
 CLIENT_SOFTWARE_NAME = "pykafka-sink"

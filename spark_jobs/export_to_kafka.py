@@ -26,7 +26,7 @@ EXAMPLES = """\
 examples:
   files:
     spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
-        --py-files dist/pykafka_sink-0.2.0.zip spark_jobs/export_to_kafka.py \\
+        --py-files dist/pykafka_sink-0.3.0.dev0.zip spark_jobs/export_to_kafka.py \\
         --format parquet --path /data/people \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people

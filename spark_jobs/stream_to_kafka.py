@@ -28,7 +28,7 @@ EXAMPLES = """\
 examples:
   new files of JSON lines, as they appear:
     spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
-        --py-files dist/pykafka_sink-0.2.0.zip spark_jobs/stream_to_kafka.py \\
+        --py-files dist/pykafka_sink-0.3.0.dev0.zip spark_jobs/stream_to_kafka.py \\
         --format json --schema 'id BIGINT, name STRING' --path /data/in \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people --checkpoint /data/checkpoint

@@ -165,7 +165,7 @@ def _narrow(kafka: KafkaCluster, own: str) -> Job:
     made = kafka.create_topic(f"{own}-rows", 1, 1, {**COMPACT, "min.insync.replicas": 2, "max.message.bytes": 65_536})
     kafka.create_topic(f"{own}-ledger", 1, 1)
     limit_client(kafka, own, "producer_byte_rate=1000", "request_percentage=0.1")
-    return with_options(job(kafka, made, own), kafka__client__id=own)
+    return with_options(job(kafka, made, own), sink__id=own)
 
 
 def _unlike_the_plan(kafka: KafkaCluster, own: str) -> Job:

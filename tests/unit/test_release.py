@@ -48,7 +48,11 @@ def test_the_workflows_name_each_python_of_the_metadata() -> None:
 
 def test_the_changelog_and_the_pages_know_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", changelog, re.MULTILINE)[0] == VERSION
-    for path in (*(ROOT / "docs").glob("*.md"), *(ROOT / "spark_jobs").glob("*.py"), ROOT / "README.md"):
-        named = set(re.findall(r"pykafka_sink-(\d[\w.]*)\.zip", path.read_text(encoding="utf-8")))
+    newest = re.findall(r"^## (\d+\.\d+\.\d+) (?:- \d{4}-\d\d-\d\d|\((unreleased)\))$", changelog, re.MULTILINE)[0]
+    assert newest[0] + (".dev0" if newest[1] else "") == VERSION
+    pages = (*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.ipynb"), ROOT / "README.md")
+    for path in (*pages, *(ROOT / "spark_jobs").glob("*.py")):
+        named = set(
+            re.findall(r"pykafka_sink-(\d[\w.]*?)(?:-py3-none-any)?\.(?:zip|whl)", path.read_text(encoding="utf-8"))
+        )
         assert named <= {VERSION}, path

@@ -14,10 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.options import ProducerOptions
+
+
+def driver_client_id(client_id: str) -> str:
+    """A quota on the job's name holds back its tasks. Its planning and commits have another name; empty: none that
+    somebody chose."""
+    return client_id and f"{client_id}-driver"
 
 
 class ClientPool:
@@ -28,7 +35,7 @@ class ClientPool:
     def borrow(self, options: ProducerOptions) -> Iterator[Client]:
         """For one operation. After an exception in it, Ctrl-C included, the client is closed: one of its connections
         may be broken."""
-        client = self._idle.take(options) or Client(options)
+        client = self._idle.take(options) or Client(replace(options, client_id=driver_client_id(options.client_id)))
         try:
             yield client
         except BaseException:

@@ -12,24 +12,40 @@ from typing import Any
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.spark_settings import arrow, package, sockets, spark_home
 
-PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT = (14, 0, 1), (3, 4), (4, 0)
+PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT, PYSPARK_MIN_OF_SOCKETS = (14, 0, 1), (3, 4), (4, 0), (4, 1)
 FORMAT = 'format("pykafka-sink")'
 FUNCTIONS = "kafka_sink.foreach_batch(options) and kafka_sink.write(frame, options)"
+_PANDAS = "pip install 'pandas>=2.2' (docs/guides/second-door.md)"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
 
 
 def environment(session: Any | None) -> Iterator[ProbeResult]:
     spark = _version_of("pyspark") or _version_of("pyspark-client")
-    yield from versions(sys.version_info[:3], _version_of("pyarrow"), spark)
+    yield from versions(sys.version_info[:3], _version_of("pyarrow"), spark, missing_pandas())
     yield from package(session, os.environ)
     if session is not None:
         yield from server(spark, str(session.version))
-    yield from sockets(session, os.environ)
+    running = spark if session is None else str(session.version)
+    if running is None or _numbers(running) >= PYSPARK_MIN_OF_SOCKETS:
+        yield from sockets(session, os.environ)
     yield from arrow(session, os.environ)
     yield from pyspark_zip(os.environ)
 
 
-def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) -> Iterator[ProbeResult]:
+def missing_pandas() -> str:
+    """What PySpark says when it makes a `mapInArrow`, which asks for pandas; empty if it says nothing."""
+    try:
+        from pyspark.sql.pandas.utils import require_minimum_pandas_version
+
+        require_minimum_pandas_version()
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+def versions(
+    python: tuple[int, ...], pyarrow: str | None, pyspark: str | None, no_pandas: str = ""
+) -> Iterator[ProbeResult]:
     """`None`: not installed."""
     yield ok("python", f"Python {'.'.join(map(str, python))}")
     minimum = ".".join(map(str, PYARROW_MIN))
@@ -41,6 +57,11 @@ def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) 
         yield warn("pyspark", "PySpark is not installed in this Python", _ON_SPARK)
     elif _numbers(pyspark) < PYSPARK_MIN:
         yield fail("pyspark", f"PySpark {pyspark} is too old", "use PySpark 3.4 or newer")
+    elif no_pandas:
+        has_format = _numbers(pyspark) >= PYSPARK_MIN_OF_FORMAT
+        text = f"PySpark {pyspark}: {FORMAT} {'works' if has_format else 'needs PySpark 4.0'}, {FUNCTIONS} do not work"
+        found = f"{text}: {no_pandas}"
+        yield warn("pyspark", found, _PANDAS) if has_format else fail("pyspark", found, _PANDAS)
     elif _numbers(pyspark) < PYSPARK_MIN_OF_FORMAT:
         text = f"PySpark {pyspark}: {FUNCTIONS} work, {FORMAT} needs PySpark 4.0"
         yield ok("pyspark", text)

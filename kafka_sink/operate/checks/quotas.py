@@ -1,9 +1,8 @@
 """Quotas on what this job writes: brokers delay a client beyond its quota, and say so to nobody but the client.
 
-Which quota applies is decided as by Apache Kafka: the most specific one of user and client id. All producers of a job
-with a client id share it on each broker; without kafka.client.id they have names of their own, which only a default
-quota covers. The user is known here for SASL with a user name, and without any login; otherwise quotas of users are not
-compared.
+Which quota applies is decided as by Apache Kafka: the most specific one of user and client id. All tasks of a sink
+share one client id; planning and commits have another one. The user is known here for SASL with a user name, and
+without any login; otherwise quotas of users are not compared.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.client_pool import driver_client_id
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
@@ -20,6 +20,7 @@ from kafka_sink.operate.checks.finding import ProbeResult, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for
 from kafka_sink.options import ProducerOptions
+from kafka_sink.spark.client_id import client_id_of
 
 USER, CLIENT = "user", "client-id"
 BYTE_RATE, TIME_SHARE = "producer_byte_rate", "request_percentage"
@@ -48,12 +49,13 @@ def quotas(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         return
     if answer["error_code"]:
         return
-    options = job.options.producer
-    rate = applying_quota(answer["entries"] or (), BYTE_RATE, _user_of(options), options.client_id)
+    options, entries = job.options.producer, answer["entries"] or ()
+    of_tasks, of_driver = client_id_of(job.options), driver_client_id(options.client_id)
+    rate = applying_quota(entries, BYTE_RATE, _user_of(options), of_tasks)
     if rate is not None:
         yield _rate_finding(options, rate)
-    share = applying_quota(answer["entries"] or (), TIME_SHARE, _user_of(options), options.client_id)
-    if share is not None:
+    shares = [applying_quota(entries, TIME_SHARE, _user_of(options), name) for name in (of_tasks, of_driver)]
+    for share in {str(each): each for each in shares if each is not None}.values():
         yield _share_finding(options, share)
 
 
@@ -105,5 +107,5 @@ def _share_finding(options: ProducerOptions, quota: Quota) -> ProbeResult:
     text = f"{TIME_SHARE}={quota.value:g} on each broker for {quota}"
     if quota.value >= TIME_SHARE_LOW:
         return ok("quotas", f"{text}: a share of the brokers' threads, in percent")
-    text = f"{text}: brokers pause this client after nearly every request, and commits take many seconds"
+    text = f"{text}: brokers pause this client after nearly every request, and batches take many seconds"
     return warn("quotas", text, f"{tools_for(options).delete_quota(quota.entity, TIME_SHARE)}, or raise it")

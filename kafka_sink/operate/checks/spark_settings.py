@@ -97,7 +97,9 @@ def package(session: Any | None, environment: Mapping[str, str]) -> Iterator[Pro
         installed = VERSION  # from a zip
     if installed != VERSION:
         text = f"this process runs pykafka-sink {VERSION} from {place}, and pykafka-sink {installed} is installed"
-        yield warn("package", text, f"pip install --force-reinstall pykafka-sink=={VERSION}, or remove {place}")
+        yield warn(
+            "package", text, f"pip install --force-reinstall pykafka_sink-{VERSION}-py3-none-any.whl, or remove {place}"
+        )
     settings = spark_settings(session, environment)
     named = "" if settings is None else ",".join(settings.get(name) or "" for name in PACKAGES)
     shipped = sorted({found[1] for found in map(_OF_RELEASE.search, named.split(",")) if found})

@@ -28,7 +28,8 @@ def workers(session: Any | None) -> Iterator[ProbeResult]:
 
 def worker_findings(told: list[tuple[str, str, str]]) -> Iterator[ProbeResult]:
     """Host, release and folder of each task; no release: the package is missing."""
-    install = f"pip install pykafka-sink=={VERSION} on every host, or ship it: --py-files pykafka_sink-{VERSION}.zip"
+    package = f"pykafka_sink-{VERSION}"
+    install = f"pip install {package}-py3-none-any.whl on every host, or ship it: --py-files {package}.zip"
     others = sorted({each for each in told if each[1] != VERSION})
     for host, release, place in others:
         text = f"{host} has pykafka-sink {release} from {place}, and this process {VERSION}: its tasks are refused"

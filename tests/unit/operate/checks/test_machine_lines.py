@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,19 +11,24 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.operate.checks.environment import server, versions
+from kafka_sink.commit.admin.client_pool import ClientPool
+from kafka_sink.commit.identity import sink_id_of_checkpoint
+from kafka_sink.operate.checks.environment import environment, missing_pandas, server, versions
 from kafka_sink.operate.checks.finding import FAIL, OK, WARN
-from kafka_sink.operate.checks.quotas import ANONYMOUS, BYTE_RATE, applying_quota
+from kafka_sink.operate.checks.quotas import ANONYMOUS, BYTE_RATE, TIME_SHARE, applying_quota, quotas
 from kafka_sink.operate.checks.spark_settings import (
     ARROW_BYTES,
     ARROW_ROWS,
     HIDES_OPTIONS,
     REDACTION,
+    SOCKETS,
     arrow,
     hides_options,
     package,
 )
 from kafka_sink.operate.checks.workers import worker_findings, workers
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.version import VERSION
 
 
@@ -82,6 +89,34 @@ def test_a_session_of_another_spark_is_named_with_the_door_that_works_there(
     assert all(said in each.text and each.advice for each in found)
 
 
+@pytest.mark.parametrize(
+    ("pyspark", "verdict", "said"),
+    [
+        ("4.3.0", WARN, 'format("pykafka-sink") works, kafka_sink.foreach_batch(options) and kafka_sink.write'),
+        ("3.5.9", FAIL, 'format("pykafka-sink") needs PySpark 4.0, kafka_sink.foreach_batch(options)'),
+    ],
+)
+def test_without_pandas_the_functions_are_not_told_to_work(pyspark: str, verdict: str, said: str) -> None:
+    line = list(versions((3, 12, 0), "20.0", pyspark, "Pandas >= 2.2.0 must be installed; however, it was not found."))[
+        -1
+    ]
+    assert (line.verdict, said in line.text, "do not work: Pandas >= 2.2.0" in line.text) == (verdict, True, True)
+    assert "pip install 'pandas>=2.2'" in line.advice
+
+
+def test_pyspark_says_itself_whether_pandas_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_pandas() == ""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert "andas" in missing_pandas()
+
+
+@pytest.mark.parametrize(("version", "is_told"), [("3.5.9", False), ("4.0.5", False), ("4.1.0", True), ("4.3.0", True)])
+def test_unix_sockets_are_told_of_where_spark_has_them(version: str, is_told: bool) -> None:
+    for value in ("true", "false"):
+        names = [line.name for line in environment(session_with({SOCKETS: value}, version))]
+        assert ("sockets" in names) == is_told
+
+
 def test_a_pyspark_with_the_format_is_told_to_have_both_doors() -> None:
     assert "works, and the functions" in list(versions((3, 12, 0), "20.0", "4.1.0"))[-1].text
 
@@ -97,7 +132,10 @@ def test_a_pyspark_with_the_format_is_told_to_have_both_doors() -> None:
         ("/envs/spark-env.tar.gz#environment", OK, VERSION),
     ],
 )
-def test_another_release_in_the_files_of_the_application_is_named(shipped: str, verdict: str, said: str) -> None:
+def test_another_release_in_the_files_of_the_application_is_named(
+    monkeypatch: pytest.MonkeyPatch, shipped: str, verdict: str, said: str
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: VERSION)
     for name in ("spark.submit.pyFiles", "spark.archives"):
         (line,) = package(session_with({name: shipped}), {})
         assert (line.name, line.verdict) == ("package", verdict) and said in line.text
@@ -136,9 +174,9 @@ def test_a_server_of_connect_hides_options_only_with_an_expression_that_covers_t
 # ---- quotas ----------------------------------------------------------------------------------------------------------
 
 
-def entry(value: float, **entity: str | None) -> dict[str, Any]:
+def entry(value: float, key: str = BYTE_RATE, **entity: str | None) -> dict[str, Any]:
     named = [{"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in entity.items()]
-    return {"entity": named, "values": [{"key": BYTE_RATE, "value": value}]}
+    return {"entity": named, "values": [{"key": key, "value": value}]}
 
 
 # From the most specific one on, as Apache Kafka decides.
@@ -167,3 +205,40 @@ def test_quotas_of_others_do_not_apply() -> None:
     assert applying_quota(RANKED[2:4], BYTE_RATE, None, "me") is not None  # only the default of users is known to apply
     assert applying_quota([entry(9, client_id=None)], BYTE_RATE, ANONYMOUS, "") is not None
     assert applying_quota([entry(9, client_id="me")], BYTE_RATE, ANONYMOUS, "") is None
+
+
+@pytest.mark.parametrize(
+    ("more", "of_tasks", "of_driver"),
+    [
+        ({}, "orders", None),
+        ({"kafka.client.id": "mine"}, "mine", "mine-driver"),
+        ({"sink.id": "", "checkpointLocation": "/c"}, sink_id_of_checkpoint("/c"), None),
+    ],
+)
+def test_a_quota_on_the_name_of_the_tasks_is_seen_and_one_on_that_of_the_commits(
+    more: Mapping[str, str], of_tasks: str, of_driver: str | None
+) -> None:
+    given = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "sink.id": "orders", **more}
+    options = parse_sink_options({name: value for name, value in given.items() if value})
+    job: Any = SimpleNamespace(options=options)
+    entries = [
+        entry(5000, client_id=of_tasks),
+        entry(0.2, TIME_SHARE, client_id=of_tasks),
+        entry(0.1, TIME_SHARE, client_id=of_driver),
+        entry(1, client_id="other"),
+    ]
+    client: Any = SimpleNamespace(ask=lambda *_, **__: {"error_code": 0, "entries": entries})
+    rate, *shares = quotas(job, client)
+    assert f"producer_byte_rate=5000 bytes/s on each broker for client-id {of_tasks}" in rate.text
+    assert [each.text.partition(":")[0] for each in shares] == [
+        f"request_percentage=0.2 on each broker for client-id {of_tasks}",
+        f"request_percentage=0.1 on each broker for client-id {of_driver or '(default)'}",
+    ]
+
+
+def test_clients_of_the_driver_do_not_have_the_name_that_holds_back_its_tasks() -> None:
+    pool = ClientPool(1)
+    for given, name in ({"client.id": "mine"}, r"mine-driver"), ({}, r"client-\d+"):
+        with pool.borrow(parse_producer_options({"bootstrap.servers": "b:9092", **given})) as client:
+            assert re.fullmatch(name, client.options.client_id)
+    pool.close()
