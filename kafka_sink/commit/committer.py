@@ -534,10 +534,12 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
         listing = self._listing or open_transactions(self._settings, now_ms)
         # A list that was requested while these were being committed may have them.
-        ended = self._record.transactions if self._listing is not None and self._record is not None else ()
-        committed_ids, self._listing = {one.transactional_id for one in ended}, None
+        decided = [] if self._listing is None or self._record is None else [self._record]
+        # User code that catches a commit's error goes on: this batch is aborted, and the one before is not finished.
+        decided += [] if self._ledger is None else self._ledger.newest_of(Kind.INTENT)
+        decided_ids, self._listing = {one.transactional_id for each in decided for one in each.transactions}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
-        sweep = Sweep(self._settings, rule, listing, committed_ids=committed_ids, late_ms=late_ms)
+        sweep = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms)
         self._current = sweep.begin(now_ms)
 
     def _on_swept(self, now_ms: int, step: Sweep) -> None:

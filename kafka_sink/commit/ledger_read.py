@@ -218,7 +218,7 @@ class LedgerRead(CommitStep):
         if raw.is_control:
             marker = raw.decode()
             if marker.is_commit_marker or marker.is_abort_marker:
-                ended = self._waiting.pop(self._transaction_ended_by(raw), [])
+                ended = self._waiting.pop(self._transaction_ended_by(raw, is_abort=marker.is_abort_marker), [])
                 for offset, ledger_key, value in ended if marker.is_commit_marker else []:
                     self._keep(ledger_key, Found(offset, value))
         elif raw.is_transactional:
@@ -238,11 +238,13 @@ class LedgerRead(CommitStep):
                 elif self._is_own(ledger_key := decode_key(record.key)) or self._is_elsewhere(ledger_key):
                     self._keep(ledger_key, Found(offset, beginning_of_plain(record.value), is_plain=True))
 
-    def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
+    def _transaction_ended_by(self, marker: RawBatch, *, is_abort: bool) -> tuple[int, int]:
         """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does
-        not end an older transaction of the same producer id whose own marker was lost."""
-        same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
-        return same if same in self._waiting else before
+        not end an older transaction of the same producer id whose own marker was lost. Where a fence may raise the
+        epoch twice, no marker is lost (KAFKA-20734 came later), so an older one is the one that was fenced."""
+        leads = range(1 + (self.settings.fence_raises_max if is_abort else 1))
+        possible = [(marker.producer_id, marker.producer_epoch - lead) for lead in leads]
+        return next((one for one in possible if one in self._waiting), possible[0])
 
     def _take_claim(self, offset: int, key: bytes, value: bytes) -> None:
         # An unreadable claim gives no run; it never stops a driver.

@@ -93,8 +93,10 @@ def other_rows_error(record: LedgerRecord, batch: LedgerRecord, how: str, *, is_
     """`is_own`: they were delivered by the same run."""
     if is_own:
         cause = (
-            "The same run delivered it: inside foreachBatch each write of one batch needs its own sink.id. Set it and "
-            "start the query again: it writes the missing rows of this batch, and nothing twice"
+            "The same run delivered it: inside foreachBatch each write of one batch needs its own sink.id. If two have "
+            "this one, give the second its own and start the query again: it writes the missing rows of this batch, "
+            "and nothing twice. If only one has it, and the query was started again in threads of your own, nothing is "
+            "missing: start it once more"
         )
     elif record.key.query_id:
         cause = (

@@ -50,6 +50,9 @@ class DeliverySettings:
     # Cluster id that the brokers report; empty if they report none.
     cluster_id: str = ""
     transaction_version: int = 2
+    # By how much a fence or a time-out may raise the epoch of the transaction that it aborts. 2 with Kafka 4.0.0
+    # (KAFKA-19367).
+    fence_raises_max: int = 1
     # Brokers reject a record that arrives after the end of its transaction; see sweep.py.
     brokers_verify: bool = True
     # Time a transaction must have left at the decision; a restart of the query must fit into it.

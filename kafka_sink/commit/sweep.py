@@ -129,9 +129,9 @@ def _is_safe(settings: DeliverySettings) -> bool:
 
 
 class Sweep(StepChain):
-    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `committed_ids`:
-    transactions listed as open under these ids are committed by now. `late_ms`: how long it is repeated after the last
-    find."""
+    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `decided_ids`:
+    transactions listed as open under these ids are committed by now, or have to be. `late_ms`: how long it is repeated
+    after the last find."""
 
     def __init__(
         self,
@@ -139,14 +139,14 @@ class Sweep(StepChain):
         rule: SweepRule,
         listing: OpenTransactions,
         *,
-        committed_ids: Collection[str] = (),
+        decided_ids: Collection[str] = (),
         late_ms: int = 0,
     ) -> None:
         super().__init__(settings, listing)
         # Everything was looked at, and nothing is left open.
         self.is_complete = False
         self._rule = rule
-        self._committed_ids = committed_ids
+        self._decided_ids = decided_ids
         self._notes = listing.notes
         self._swept: dict[str, None] = {}
         self._late_ms = late_ms
@@ -198,7 +198,7 @@ class Sweep(StepChain):
         elif listing.failure is not None:
             self._can_find = False
             self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")
-        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
+        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._decided_ids]
         return DescribeTransactions(self.settings, ids).begin(now_ms) if ids else None
 
     def _abort(self, now_ms: int, described: DescribeTransactions) -> AbortTransactions:

@@ -217,6 +217,7 @@ class Driver:
                 brokers=broker_arguments(producer),
                 cluster_id=client.cluster_id(),
                 transaction_version=support.transaction_version,
+                fence_raises_max=support.fence_raises_max,
                 brokers_verify=support.verifies,
                 margin_ms=margin_ms(producer.transaction_timeout_ms),
                 request_timeout_ms=producer.request_timeout_ms,

@@ -45,7 +45,7 @@ def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkp
     """`query_id`: the option."""
     found_id, found_batch, spark_run = properties_of_thread(frame.sparkSession)
     if query_id is not None:
-        return QueryBatch(query_id, spark_run if found_id == query_id else "")
+        return QueryBatch(query_id, spark_run)
     if found_id:
         if found_batch != str(batch_id):
             raise ConfigError(

@@ -46,6 +46,8 @@ class TinyBroker:
         self.topic_ids: dict[str, bytes | None] = {}
         # Of the ledger; None: it is not told to those who may not know it.
         self.cleanup_policy: str | None = "compact"
+        # By how much an abort by the broker itself raises the epoch: twice in Kafka 4.0.0 (KAFKA-19367).
+        self.fence_raises = 1
         # First offsets of segments: no Fetch reads beyond the end of one.
         self.segments: dict[Any, list[int]] = {}
 
@@ -114,9 +116,10 @@ class TinyBroker:
     # ---- events without a request ----
 
     def time_out(self, transactional_id: str) -> None:
-        """Aborts the transaction; both transaction versions raise the epoch once."""
+        """Aborts the transaction, and raises the epoch in both transaction versions."""
         producer_id, epoch, _, partitions, start = self.transactions[transactional_id]
-        self.transactions[transactional_id] = (producer_id, epoch + 1, PREPARE[False], partitions, start)
+        raised = epoch + self.fence_raises
+        self.transactions[transactional_id] = (producer_id, raised, PREPARE[False], partitions, start)
 
     def complete(self, transactional_id: str, *, is_lost: bool = False) -> None:
         """Writes markers to all partitions of a prepared transaction. `is_lost`: no marker is written, and this is not

@@ -43,8 +43,8 @@ BOOTSTRAP_ID_FIRST = -2
 # transactions their ends took 0.55 to 0.72 of the time.
 LANES_MAX = 4
 TRANSACTION_FEATURE = "transaction.version"
-# 4.2-IV1: every broker of the cluster is of Kafka 4.2 or newer.
-METADATA_FEATURE, METADATA_OF_4_2 = "metadata.version", 29
+# 4.1-IV0 and 4.2-IV1: every broker of the cluster is of that Kafka or a newer one.
+METADATA_FEATURE, METADATA_OF_4_1, METADATA_OF_4_2 = "metadata.version", 26, 29
 
 
 class NodeSet:
@@ -270,6 +270,13 @@ class NodeSet:
         as the end of the new transaction (KAFKA-19446). InitProducerId raises the epoch once more."""
         is_strict = self.finalized_features.get(METADATA_FEATURE, 0) >= METADATA_OF_4_2
         return is_strict and self.transaction_version == 2
+
+    @property
+    def fence_raises_max(self) -> int:
+        """By how much the epoch of a transaction rises when brokers end it by themselves: twice with Kafka 4.0.0
+        (KAFKA-19367)."""
+        is_newer = self.finalized_features.get(METADATA_FEATURE, 0) >= METADATA_OF_4_1
+        return 1 if is_newer or self.transaction_version < 2 else 2
 
     def prepare(self, node_id: int, now_ms: int) -> None:
         """For a node that is wanted and not ready: starts connecting, or notes the end of the back-off."""

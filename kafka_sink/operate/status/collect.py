@@ -55,6 +55,7 @@ def delivery_settings(
         brokers=brokers,
         cluster_id=client.cluster_id(),
         transaction_version=support.transaction_version,
+        fence_raises_max=support.fence_raises_max,
         brokers_verify=support.verifies,
         patience_ms=patience_ms,
         sweep_ms=patience_ms,

@@ -202,3 +202,17 @@ def test_on_brokers_that_do_not_verify_transactions_nothing_is_listed_and_the_ve
     bench.settings = replace(bench.settings, brokers_verify=False)
     verdict = abort(bench)
     assert not verdict.is_swept and verdict.notes == (NOT_VERIFIED,) and LIST not in bench.purposes()
+
+
+def test_a_batch_that_is_aborted_leaves_the_open_decision_of_the_batch_before(bench: Bench) -> None:
+    """Inside foreachBatch user code may catch the error of a commit and write the next batch, of which a task fails."""
+    decided = bench.receipts(0)
+    bench.decide(decided)
+    failed = bench.receipt(1, 0, attempt=9)
+    aborted = bench.run(DriverOperation.ABORT, [failed])
+    assert aborted.conclusion is Conclusion.ABORTED and aborted.swept == ()
+    assert bench.state_of(failed) in ("PrepareAbort", "CompleteAbort")
+    assert [bench.state_of(one) for one in decided] == [ONGOING, ONGOING]
+    again = bench.commit(bench.receipts(1, run=OTHER), bench.session(OTHER))
+    assert again.conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [2, 2]

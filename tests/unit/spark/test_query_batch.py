@@ -53,8 +53,8 @@ def test_another_number_than_that_of_the_micro_batch_is_refused() -> None:
     assert caught.value.name == "PKS-1107"
 
 
-def test_the_option_beats_what_the_thread_says_and_keeps_its_run_only_for_the_same_query() -> None:
-    assert query_of_batch(frame(PROPERTIES), 8, "chosen", None) == ("chosen", "")
+def test_the_option_beats_what_the_thread_says_of_the_query_and_a_new_start_of_it_is_another_run() -> None:
+    assert query_of_batch(frame(PROPERTIES), 8, "chosen", None) == ("chosen", RUN)
     assert query_of_batch(frame(PROPERTIES), 7, QUERY, None) == (QUERY, RUN)
     assert query_of_batch(frame(connect=True), 7, "chosen", None) == ("chosen", "")
 
