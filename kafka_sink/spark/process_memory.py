@@ -25,6 +25,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import cache
 
 # Free memory at the end of an arena is kept up to this size, and smaller pieces are not mapped one by one: enough for
 # the two Arrow batches of `read_ahead`. It is the largest limit for mapped pieces that every glibc accepts.
@@ -37,8 +38,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 RENEWED_AFTER = 1000
 
 
+@cache
 def keep_freed_memory() -> None:
-    """The limits are the process's; setting them again costs twelve microseconds."""
+    """Once per process: the limits are the process's."""
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     if any(name in os.environ for name in SETTINGS) or any(name in tunables for name in TUNABLES):
         return
