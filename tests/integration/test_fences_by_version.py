@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.commit.commit_step import Progress
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import AbortTransactions, partitions_of
-from kafka_sink.commit.log_scan import READ_UNCOMMITTED, fetch_body, raw_batches, read_fetch_answer
+from kafka_sink.commit.log_scan import FETCH_LAST_BY_NAME, READ_UNCOMMITTED, fetch_body, raw_batches, read_fetch_answer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.kafka.client.ask import Leader, Reply
@@ -38,7 +38,9 @@ def epochs(sink: Sink) -> list[tuple[str, int]]:
     """Of the ledger's records in transactions, and of their markers."""
     with client_of(sink.servers) as client:
         body = fetch_body(sink.ledger_topic, 0, 0, READ_UNCOMMITTED)
-        answer = read_fetch_answer(client.ask(Leader(sink.ledger_topic, 0), FETCH, body))
+        answer = read_fetch_answer(
+            client.ask(Leader(sink.ledger_topic, 0), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+        )
     found = [raw for raw in raw_batches(answer.records) if raw.is_control or raw.is_transactional]
     decoded = [(raw, raw.decode()) for raw in found]
     kinds = ["abort" if one.is_abort_marker else "commit" if one.is_commit_marker else "record" for _, one in decoded]
@@ -56,7 +58,7 @@ def leave_a_draft_and_deliver(kafka: KafkaCluster, name: str, *, raises: int) ->
         receipts = [sink.task(second, number) for number in range(2)]
         assert client.run(DyingInDraft(sink.committer(client, second, receipts, driver))).error is None
         for receipt in receipts:
-            client.run(AbortTransactions(sink.settings(client), partitions_of([receipt])))
+            client.run_step(AbortTransactions(sink.settings(client), partitions_of([receipt])))
     _, draft = epochs(sink)[-1]
     replace(sink, run="f" * 16).deliver(second)
     assert ("abort", draft + raises) in epochs(sink)
