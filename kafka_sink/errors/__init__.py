@@ -25,9 +25,11 @@ FOREIGN_CHARACTERS_MAX = 2000
 
 
 class KafkaSinkError(Exception):
-    """Base of all errors of this package; never raised itself."""
+    """Base of all errors of this package; never raised itself. `ambiguous`: records that it is about may be in the log
+    all the same."""
 
     default_entry: ClassVar[ErrorEntry] = brokers.WRONG_CALL
+    ambiguous: bool = False
 
     def __init__(self, text: str, entry: ErrorEntry | None = None, **details: Any) -> None:
         """`details`: attributes of the class that differ from their defaults."""
@@ -150,13 +152,12 @@ class BrokerError(KafkaSinkError):
 
 
 class DeliveryError(KafkaSinkError):
-    """Records were given up. `ambiguous` says whether they may nevertheless be in the log."""
+    """Records were given up."""
 
     default_entry = brokers.NOT_DELIVERED
     topic: str | None = None
     partition: int | None = None
     attempts: int = 0
-    ambiguous: bool = False
     code: int | None = None
 
 
@@ -173,8 +174,9 @@ class DeliveryTimeout(DeliveryError):
 
 
 class OperationTimeout(KafkaSinkError):
-    """flush, close, a transaction call or the wait for a result did not finish in time: it continues and may be called
-    again. From `send` and `send_arrow`: the topic was not known in time, and nothing was accepted."""
+    """flush, a transaction call or the wait for a result did not finish in time: it continues and may be called again.
+    From `send` and `send_arrow`: the topic was not known in time, and nothing was accepted. From `close`: what was not
+    delivered was given up."""
 
     default_entry = brokers.TOO_SLOW
 

@@ -35,7 +35,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
-from kafka_sink.producer.engine.commands import Append, OperationCall
+from kafka_sink.producer.engine.commands import Append, OperationCall, RowsRejected
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
 from kafka_sink.producer.interceptors import Interceptors
@@ -197,6 +197,7 @@ class Appender:
                     if not is_any_accepted:
                         raise
                     failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
+                    mailbox.post(RowsRejected(failure))
                     with mailbox.lock:
                         if not future.done():  # the end of the sender has failed these rows, too
                             future.fail(left, failure, mailbox.callbacks)
@@ -340,7 +341,9 @@ class Appender:
             pending.row_count = row_count
             self._restart(collector)
             self.buffer_pool.give(byte_count, row_count)
-            self._mailbox.reject(pending, error if isinstance(error, DataError) else _memory_error(topic, error))
+            failure = error if isinstance(error, DataError) else _memory_error(topic, error)
+            self._mailbox.post(RowsRejected(failure))
+            self._mailbox.reject(pending, failure)
 
     def _restart(self, collector: Collector) -> None:
         collector.restart(self._new_pending_batch(collector.topic))

@@ -47,6 +47,8 @@ class ArrowFuture:
         self._byte_count = byte_count
         self._failed_count = 0
         self._error: KafkaSinkError | None = None
+        # Of any of its rows.
+        self._is_ambiguous = False
         # By topic and partition: first offset, last offset, number of records.
         self._extents: dict[tuple[str, int], list[int]] = {}
         self._callbacks: list[Callable[[ArrowFuture], object]] = []
@@ -85,6 +87,7 @@ class ArrowFuture:
 
     def fail(self, row_count: int, error: KafkaSinkError, callbacks: Callbacks) -> None:
         self._error = self._error or error
+        self._is_ambiguous |= error.ambiguous
         self._failed_count += row_count
         self.open_count -= row_count
         if not self.open_count:
@@ -117,7 +120,10 @@ class ArrowFuture:
         """The first error so far, even if other rows are not done."""
         if self._error is None:
             return None
-        return copy_error(self._error, f"{self._failed_count} of {self._row_count} rows failed, first: {self._error}")
+        text = f"{self._failed_count} of {self._row_count} rows failed, first: {self._error}"
+        failure = copy_error(self._error, text)
+        failure.ambiguous = self._is_ambiguous
+        return failure
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
         """The sender thread calls it with this future; if it is done already, the caller does so at once."""

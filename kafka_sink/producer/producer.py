@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
+from kafka_sink.errors.table.brokers import GIVEN_UP_AT_CLOSE
 from kafka_sink.errors.table.writes import ROW_PARTITION
 from kafka_sink.formats.records.batch import HEADER_BYTES
 from kafka_sink.formats.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
@@ -131,7 +132,8 @@ class Producer:
 
     def send_arrow(self, data: ArrowData, topic: str | None = None) -> ArrowFuture:
         """Sends all rows of an Arrow record batch or table: columns value, and optionally key, topic, partition,
-        headers, timestamp. Serializers do not apply: bytes are sent as they are, text as UTF-8.
+        headers, timestamp. Serializers do not apply: bytes are sent as they are, text as UTF-8. `topic` is for all
+        rows, whatever their column topic says.
 
         Raises if no row was accepted. If the buffer stays full in the middle of a call, the future says so.
         """
@@ -357,7 +359,7 @@ class Producer:
             unsent = self._appender.buffer_pool.used_records
             given_up = f"{unsent} records were given up, see their futures" if unsent else "no record was waiting"
             text = f"close() did not end within {timeout_s} s: {given_up}"
-            error = OperationTimeout(mailbox.with_trouble(text))
+            error = OperationTimeout(mailbox.with_trouble(text), GIVEN_UP_AT_CLOSE)
             commits = mailbox.open_commits
             core.abandon(f"close() did not end within {timeout_s} s")
             core.join()

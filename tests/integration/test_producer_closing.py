@@ -98,8 +98,9 @@ def test_records_that_a_timed_out_close_gave_up_are_counted() -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000})
         futures = [producer.send("t", b"v") for _ in range(10)]
         producer.partitions_for("t")
-        with pytest.raises(OperationTimeout, match="10 records were given up"):
+        with pytest.raises(OperationTimeout, match="10 records were given up") as given_up:
             producer.close(0.3)
+        assert given_up.value.name == "PKS-5011" and "Calling close() again" in given_up.value.entry.cure
     assert all(isinstance(future.exception(0), DeliveryError) for future in futures)
 
 

@@ -273,3 +273,9 @@ PARTITION_GONE = _of_sending(
     "What was in the old topic is gone.",
     ("was deleted and created again: it had",),
 )
+GIVEN_UP_AT_CLOSE = _of_sending(
+    "PKS-5011", "records were given up at the end of a producer",
+    "close() was not done in its time. The text says how many records had no outcome; the future of each says more.",
+    "Close without a time-out, or flush before and look at the futures. Calling close() again does not send them.",
+    ("close() did not end within",),
+)

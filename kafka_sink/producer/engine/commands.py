@@ -39,6 +39,14 @@ class Append:
 
 
 @frozen
+class RowsRejected:
+    """Rows that the producer had accepted failed before they were in a batch. No `Finished`: their transaction cannot
+    be committed."""
+
+    error: KafkaSinkError
+
+
+@frozen
 class WantTopic:
     """A caller waits for the metadata of this topic. No `Finished`: the shell watches the published cluster view."""
 
@@ -160,7 +168,7 @@ class Abandon:
 
 TransactionCall = TransactionStep | SendOffsets | ResumeTransaction
 OperationCall = Flush | TransactionCall | StartOver | Close
-Call = Append | WantTopic | OperationCall | Abandon
+Call = Append | RowsRejected | WantTopic | OperationCall | Abandon
 
 
 # ---- results ---------------------------------------------------------------------------------------------------

@@ -205,6 +205,9 @@ class Engine:
             self.metadata.want_topic(call.topic, now_ms)
             if call.topic in self.cluster.topics:
                 self.metadata.request_update()  # the caller has seen the current view and still waits
+        elif isinstance(call, c.RowsRejected):
+            if self._transaction is not None:
+                self._transaction.on_error(call.error)
         elif isinstance(call, c.Flush):
             self._flushes.append((call.operation, self._batches.appended_count))
         elif isinstance(call, c.Close):

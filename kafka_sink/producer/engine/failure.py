@@ -39,7 +39,8 @@ def refused_error(
             needed = f"Write on transactional id {transactional_id!r}"
         else:
             needed = f"Write on topic {batch.topic!r}"
-        return AuthorizationError(f"{text}. The principal needs {needed}")
+        is_ambiguous = not batch.is_surely_not_in_log
+        return AuthorizationError(f"{text}. The principal needs {needed}", ambiguous=is_ambiguous)
     return _delivery_error(DeliveryError, batch, text, error_code)
 
 

@@ -282,3 +282,16 @@ def test_a_retold_error_does_not_touch_the_original() -> None:
     told = copy_error(original, "second")
     assert isinstance(told, DeliveryError)
     assert (str(original), str(told), told.topic, told.attempts) == ("first", "second", "t", 3)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_rows_of_a_call_may_be_in_the_log_if_any_of_them_may(is_first: bool) -> None:
+    """Who sends again what is surely not in the log must not double the others."""
+    shell = Shell()
+    future = ArrowFuture(shell.mailbox, 3, 3)
+    shell.mailbox.add_pending(future)
+    for is_ambiguous in (is_first, not is_first):
+        future.fail(1, DeliveryError("one", ambiguous=is_ambiguous), shell.mailbox.callbacks)
+    future.fail(1, LocalProtocolError("closed"), shell.mailbox.callbacks)
+    failure = future.exception(0)
+    assert isinstance(failure, DeliveryError) and failure.ambiguous
