@@ -98,7 +98,7 @@ def _serve(given: argparse.Namespace, limits: Limits) -> Report:
     pauses = itertools.repeat(given.interval, given.count - 1) if given.count else itertools.repeat(given.interval)
     try:
         print_text(f"figures for Prometheus at http://{host}:{port}/metrics")
-        serve(Watcher(connect, limits, print_text, describe), listener, pauses)
+        serve(Watcher(connect, limits, print_text, describe, given.interval), listener, pauses)
     except (KeyboardInterrupt, ReaderGone):
         pass
     return Report(DONE, {})
