@@ -91,6 +91,7 @@ Show the latest decision of each sink and of each named batch write. The command
   open       decided, not known to be finished, and in time. Normal for a moment while a query runs; if no query runs,
              use recover
   overdue    decided, and transactions have ended, or should have: rows may be missing. recover finds out
+  committed  fully committed, which the ledger has not been told yet: the next commit tells it, or recover
   lost       decided, but transactions ended without a commit: rows are missing. Use resolve
   accepted   was lost; an operator continued without the missing rows
   replay     was lost; an operator chose to run the batch again
