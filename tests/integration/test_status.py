@@ -29,8 +29,8 @@ from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.commands import Send
 from kafka_sink.kafka.io.network import Network
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
-from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, examine
-from kafka_sink.operate.status.findings import HANGING_PAGE, Limits
+from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
+from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
@@ -229,6 +229,24 @@ def test_what_brokers_forgot_to_end_is_aborted_only_if_an_abort_is_what_they_for
     assert (found["kind"], found["severity"], found["topics"]) == ("hanging", "act now", ["t"])
     assert bool(found["commands"]) == (not commit and not is_used_again)
     assert ("CompleteCommit" in found["text"]) == (commit and not is_used_again)
+
+
+def test_what_hangs_where_tasks_write_all_the_time_is_found_when_those_of_an_earlier_look_have_ended(
+    sink: Sink, broker: EmbeddedBroker
+) -> None:
+    """No transaction that began later holds back the offset at which readers stood then."""
+    sink.deliver(BATCH)
+    end_without_leader(broker, sink.servers, sink.task(NEXT, 7), commit=True)
+    with client_of(sink.servers) as client:
+        looks = Repeated(ClusterLook(client, UNKNOWN_BROKERS, (), 20_000), Limits(60_000, 0))
+        told = []
+        for number in (9, 11, 13):
+            transactional_id = open_task(sink, number)
+            facts, found = looks.look()
+            assert ("t", 1) in facts.transactions[0].partitions
+            told.append([each.trouble for each in found])
+            abort_another(sink.servers, transactional_id, "t", partition=1)
+    assert told == [[], [], [Trouble.HANGING]]
 
 
 def test_a_decision_of_which_brokers_forgot_a_part_is_recovered_and_not_aborted(

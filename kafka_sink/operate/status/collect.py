@@ -86,6 +86,8 @@ class ClusterLook:
         self._limits: list[str] = []
         # By ledger topic and key: which open decision was seen last, and when for the first time.
         self._first_seen: dict[tuple[str, str], tuple[tuple[str, int] | None, int]] = {}
+        # The stable offsets at which readers wait, and the transactions that were there when it was seen first.
+        self._waiting: dict[Partition, tuple[int, frozenset[tuple[str, int]]]] = {}
         # Of the newest look that asked for them, with the time of the first one.
         self._holders_seen: dict[OpenProducer, int] = {}
 
@@ -254,13 +256,11 @@ class ClusterLook:
         return {where: (found.stable[where], found.end[where]) for where in partitions if where in found.end}
 
     def _find_hanging(self, facts: ClusterFacts, listed: Mapping[str, ListedId]) -> ClusterFacts:
-        """Where readers are held back by none of the transactions that were listed. Between two requests there are
-        records of others, so it is looked twice before the leaders are asked who it is."""
+        """Between two requests there are records of others, so it is looked twice before the leaders are asked who it
+        is."""
         if self._limits or self._notes:
             return facts  # some transactions may not have been listed
-        ends = facts.ends
-        covered = {where for one in facts.transactions for where in one.partitions}
-        held = [where for where, (stable, end) in ends.items() if stable < end and where not in covered]
+        ends, held = facts.ends, self._list_held(facts)
         again = self.list_ends(held)
         held = [where for where in held if where in again and again[where][0] == ends[where][0] < again[where][1]]
         if not held:
@@ -274,6 +274,22 @@ class ClusterLook:
         return self._tell_apart(
             [replace(one, since_ms=at_ms) for one, at_ms in self._holders_seen.items()], facts, listed
         )
+
+    def _list_held(self, facts: ClusterFacts) -> list[Partition]:
+        """Where readers wait for none of the transactions that were listed: there is none, or an earlier look has seen
+        readers at the same offset, and those that were there then are over. What began later does not hold them."""
+        here: dict[Partition, set[tuple[str, int]]] = {}
+        for one in facts.transactions:
+            for where in one.partitions:
+                here.setdefault(where, set()).add((one.transactional_id, one.start_ms))
+        waiting: dict[Partition, tuple[int, frozenset[tuple[str, int]]]] = {}
+        for where, (stable, end) in facts.ends.items():
+            if stable < end:
+                now = stable, frozenset(here.get(where, ()))
+                before = self._waiting.get(where, now)
+                waiting[where] = before if before[0] == stable else now
+        self._waiting = waiting
+        return [where for where, (_, first) in waiting.items() if first.isdisjoint(here.get(where, ()))]
 
     def _tell_apart(
         self, holders: Sequence[OpenProducer], facts: ClusterFacts, listed: Mapping[str, ListedId]
