@@ -25,14 +25,21 @@ _LOGIN_HINT = (
     f"{PROPERTIES} stands for a file with the job's options for encryption and login (security.protocol, ssl.* and "
     "sasl.*)"
 )
+# What a job's file may have besides, that tool takes for other options, or for values.
+_TOOL_HINT = (
+    f"{PROPERTIES} stands for a file with the login as Kafka's tools read it: without the prefix kafka. and without "
+    "${...}"
+)
 
 
 @frozen
 class BrokerArguments:
-    """How a command reaches the brokers. `hint`: what a person has to fill in; empty if nothing."""
+    """How a command reaches the brokers, and Kafka's own tools do (`tool_words`). `hint`: what a person has to fill in;
+    empty if nothing."""
 
     words: tuple[str, ...] = ("--bootstrap-server", "HOST:PORT")
     hint: str = "HOST:PORT stands for the brokers of the job"
+    tool_words: tuple[str, ...] = ("--bootstrap-server", "HOST:PORT")
 
 
 UNKNOWN_BROKERS = BrokerArguments()
@@ -45,8 +52,9 @@ def broker_arguments(options: ProducerOptions) -> BrokerArguments:
     )
     words = ("--bootstrap-server", named)
     if not (options.has_tls or options.has_sasl):
-        return BrokerArguments(words, "")
-    return BrokerArguments((*words, "--properties", PROPERTIES), _LOGIN_HINT)
+        return BrokerArguments(words, "", words)
+    of_tool = (*words, "--command-config", PROPERTIES)
+    return BrokerArguments((*words, "--properties", PROPERTIES), _LOGIN_HINT, of_tool)
 
 
 @frozen
@@ -95,10 +103,14 @@ class CommandTexts:
         )
 
     def abort_hanging(self, topic: str, partition: int, start_offset: int) -> str:
-        """Kafka's tool, for a transaction that no coordinator knows."""
+        """Kafka's tool, for a transaction that its coordinator does not know any more."""
         more = ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
-        words = [word.replace("--properties", "--command-config") for word in self.brokers.words]
-        return shlex.join([KAFKA_TOOL, *words, "abort", *more])
+        return shlex.join([KAFKA_TOOL, *self.brokers.tool_words, "abort", *more])
+
+    @property
+    def tool_hint(self) -> str:
+        """The end of a text that names a command of Kafka's tools."""
+        return f". {_TOOL_HINT}" if PROPERTIES in self.brokers.tool_words else ""
 
     def retire(self, sink_ids: Iterable[str], silent_ms: int) -> str:
         words = [word for sink_id in sink_ids for word in _argument("--retired", sink_id)]

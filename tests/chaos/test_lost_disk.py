@@ -11,20 +11,26 @@ broker takes the directory offline. No separate file system and no special permi
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kafka_sink.formats.records.assembler import CHUNK_BYTES
+from kafka_sink.kafka.client.ask import Coordinator
+from kafka_sink.kafka.wire.apis import END_TXN, LIST_TRANSACTIONS
 from kafka_sink.spark import task
 from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, BareQuery
 from tests.chaos.bare_stream import BareStream
 from tests.conftest import NEWEST, or_without_kafka
-from tests.support.producing import TIMEOUT_S, transactional
+from tests.support.asking import LIST_BODY, client_of, described, end_body, end_versions
+from tests.support.commanding import Shell
+from tests.support.producing import transactional, values
 from tools.foreign_reader import end_offsets
 from tools.java import release, run_class
 from tools.kafka_cluster import KafkaCluster
@@ -126,34 +132,66 @@ def test_a_decision_of_a_killed_driver_is_finished_when_the_disk_is_back(
 
 
 @pytest.mark.slow
-def test_kafkas_own_command_finds_and_ends_what_brokers_forgot_to_end(kafka: KafkaCluster, topic_name: str) -> None:
-    """Follows the advice of troubleshooting.md. If the first check fails, KAFKA-20734 has been fixed."""
+@pytest.mark.parametrize("commit", [False, True], ids=["aborted", "committed"])
+def test_what_brokers_forgot_to_end_is_told_and_ended_by_kafkas_own_command_or_by_the_next_commit(
+    commit: bool, kafka: KafkaCluster, topic_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Follows the advice of `readers` and of troubleshooting.md. If the first check fails, KAFKA-20734 has been
+    fixed."""
     if release(kafka.version) < (4, 3):
         pytest.skip(f"Kafka {kafka.version} does not have KAFKA-20734")
     disk = disk_behind_the_clusters_own_topics(kafka, topic_name)
     kafka.create_topic(topic_name, PARTITIONS)
-    with closing(transactional(kafka, topic_name)) as producer:
+    of_task = f"orders-{'0' * 16}-0-0"
+    with closing(transactional(kafka, of_task)) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(topic_name, value=b"v", partition=1).result(TIMEOUT_S)
-        disk.take_away(topic_name)
-        producer.abort_transaction()
+        producer.send(topic_name, value=b"v", partition=1)
+        receipt = producer.prepare_transaction()
+    disk.take_away(topic_name)
+    state = "CompleteCommit" if commit else "CompleteAbort"
+    with client_of(kafka.bootstrap_servers) as client:
+        body = end_body(receipt, commit=commit)
+        assert client.ask(Coordinator(of_task), END_TXN, body, **end_versions(receipt))["error_code"] == 0
+        wait_until(lambda: described(client.answers_of_all(LIST_TRANSACTIONS, LIST_BODY))[of_task] == state, state)
     disk.bring_back(topic_name)
 
     def stable_offset() -> int:
         return end_offsets(kafka.bootstrap_servers, topic_name, "read_committed")[1]
 
-    def ask(*words: str) -> list[list[str]]:
-        arguments = ["--bootstrap-server", kafka.bootstrap_servers, *words]
-        lines = run_class(kafka.version, TRANSACTIONS, arguments).decode().splitlines()
-        return [line.split() for line in lines[1:]]
-
     assert stable_offset() == 0
-    (found,) = ask("find-hanging", "--topic", topic_name, "--max-transaction-timeout", "0")
-    start = found[5]
-    assert found[:2] == [topic_name, "1"] and start == "0"
-    ask("abort", "--topic", topic_name, "--partition", "1", "--start-offset", start)
+    (found,) = find_hanging(kafka, topic_name)
+    assert found[:2] == [topic_name, "1"] and found[5] == "0"
+    (told,) = readers_findings(kafka, topic_name, capsys)
+    assert (told["kind"], told["severity"]) == ("hanging", "act now") and f"says {state}" in told["text"]
+    if commit:
+        assert told["commands"] == []
+        with closing(transactional(kafka, of_task)) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic_name, value=b"next", partition=1)
+            producer.commit_transaction()
+        wait_until(lambda: stable_offset() == 3, "the marker is written")
+        assert values(kafka, topic_name) == [b"v", b"next"]
+        return
+    ((_, *words),) = [shlex.split(command) for command in told["commands"]]
+    run_class(kafka.version, TRANSACTIONS, words)
     wait_until(lambda: stable_offset() == 2, "the marker is written")
+    assert readers_findings(kafka, topic_name, capsys) == [] and values(kafka, topic_name) == []
+
+
+def find_hanging(kafka: KafkaCluster, topic: str) -> list[list[str]]:
+    words = ["--bootstrap-server", kafka.bootstrap_servers, "find-hanging", "--topic", topic]
+    lines = run_class(kafka.version, TRANSACTIONS, [*words, "--max-transaction-timeout", "0"]).decode().splitlines()
+    return [line.split() for line in lines[1:]]
+
+
+def readers_findings(kafka: KafkaCluster, topic: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    content = Shell(capsys)(
+        "readers", "--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--json"
+    ).content
+    found: list[dict[str, Any]] = content["findings"]
+    return found
 
 
 def disk_behind_the_clusters_own_topics(kafka: KafkaCluster, topic: str) -> SecondDisk:

@@ -126,10 +126,12 @@ def in_a_task(attempt: int, properties: Mapping[str, str] | None = None) -> None
 class Export:
     """One batch write as Spark does it: planned, run in a task, committed; what these steps hand over is pickled."""
 
-    def __init__(self, broker: EmbeddedBroker, label: str, **options: str) -> None:
+    def __init__(self, broker: EmbeddedBroker, label: str | None, **options: str) -> None:
         named = {name.replace("_", "."): value for name, value in options.items()}
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "exports", "batch.id": label}
-        self.writer = pickle.loads(pickle.dumps(DefaultSource({**settings, **named}).writer(SCHEMA, False)))
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, **named}
+        if label is not None:
+            settings = {"sink.id": "exports", "batch.id": label, **settings}
+        self.writer = pickle.loads(pickle.dumps(DefaultSource(settings).writer(SCHEMA, False)))
 
     def run(
         self, topics: Sequence[str], attempt: int = 7, properties: Mapping[str, str] | None = None
@@ -207,6 +209,16 @@ def test_what_is_served_is_what_was_written(broker: EmbeddedBroker, folder: str)
     (stream,) = sink_metrics(f"http://127.0.0.1:{port}")
     assert (stream.sink, stream.value("rows"), stream.recent[-1]["outcome"]) == ("exports", 49, "aborted")
     assert "too little time is left" in stream.recent[-2]["error_text"]
+
+
+def test_a_commit_that_failed_is_an_open_decision_also_of_a_write_without_a_name(
+    broker: EmbeddedBroker, folder: str
+) -> None:
+    Export(broker, "a", metrics_enabled="true").deliver(["rows"])
+    Export(broker, None, metrics_enabled="true").fail(["rows"])
+    text = prometheus_text(read_streams(folder))
+    assert value(text, "pykafka_sink_open_decisions", sink="") == 1
+    assert value(text, "pykafka_sink_open_decisions", sink="exports") == 0
 
 
 def test_every_metric_is_served_with_type_and_meaning(broker: EmbeddedBroker, folder: str) -> None:

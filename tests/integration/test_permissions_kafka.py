@@ -241,7 +241,14 @@ def test_transactions_that_the_principal_must_not_see_are_missing_in_the_list(pl
     open_sink.deliver(BATCH)
     open_sink.task(NEXT, 0)
     assert shell.about(place.sink(), "transactions", "--json").content["transactions"] == []
+    # Nor does the list say that something is missing in it.
+    place.allow(Grant("Read", "topic", "t"))
+    login = [word for name, value in place.login.items() for word in ("--option", f"kafka.{name}={value}")]
+    where = ("--bootstrap-server", place.kafka.sasl_bootstrap_servers, "--topic", place.topic)
+    said = shell("readers", *where, *login)
+    assert said.exit_code == 0 and "which no coordinator lists to this principal" in said.out, said
     place.allow(describe)
+    assert "wait for a transaction of sink" in shell("readers", *where, *login).out
     assert len(shell.about(place.sink(), "transactions", "--json").content["transactions"]) == 1
 
 

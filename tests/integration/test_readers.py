@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafka_sink import Producer
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.kafka.client.ask import Leader
+from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
 from kafka_sink.operate.cli.readers import ReaderFacts, reader_word
 from kafka_sink.operate.status.facts import ClusterFacts
 from kafka_sink.testing import EmbeddedBroker, Fault, acl
 from kafka_sink.testing.acl import Acl
 from tests.integration.statuses import FOREIGN, age, begin_foreign, forget, wall_ms
+from tests.support.asking import client_of
 from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink
 from tools.kafka_cluster import KafkaCluster
 
@@ -79,6 +83,20 @@ def test_how_far_a_group_is_on_apache_kafka(kafka: KafkaCluster, topic_name: str
     assert f"wait for a transaction of sink {name}, open for " in row["readers"] and not other["waits_for"]
 
 
+def test_the_time_that_leaders_tell_of_a_producer_is_that_of_its_rows(kafka: KafkaCluster, topic_name: str) -> None:
+    """So it does not tell for how long a transaction has been open (operate/status/hanging.py)."""
+    kafka.create_topic(topic_name, 1)
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic_name}) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic_name, b"of 1970", timestamp_ms=1_000, partition=0).result(60)
+            with client_of(kafka.bootstrap_servers) as client:
+                asked = {"topics": [{"name": topic_name, "partition_indexes": [0]}]}
+                answer = client.ask(Leader(topic_name, 0), DESCRIBE_PRODUCERS, asked)
+    (one,) = answer["topics"][0]["partitions"][0]["active_producers"]
+    assert (one["last_timestamp"], one["current_txn_start_offset"]) == (1_000, 0)
+
+
 def test_whom_readers_wait_for_since_when_and_until_when(sink: Sink, broker: EmbeddedBroker, shell: Shell) -> None:
     sink.deliver(BATCH)
     sink.task(NEXT, 6)
@@ -125,6 +143,21 @@ def test_a_topic_of_which_no_sink_knows_has_readers_too(broker: EmbeddedBroker, 
     assert readers(shell, sink).exit_code == 1
 
 
+def test_who_may_read_and_nothing_else_is_not_told_that_a_healthy_transaction_hangs(shell: Shell) -> None:
+    allowed = [Acl("User:ann", acl.READ, acl.TOPIC, "t"), Acl("User:bill", acl.WRITE, acl.TOPIC, "t")]
+    allowed.append(Acl("User:bill", acl.WRITE, acl.TRANSACTIONAL_ID, FOREIGN))
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    as_bill, as_ann = ({**login, "sasl.username": name, "sasl.password": name} for name in ("bill", "ann"))
+    with EmbeddedBroker(users={"ann": "ann", "bill": "bill"}, acls=allowed) as broker:
+        broker.create_topic("t", 1)
+        begin_foreign(broker.bootstrap_servers, "t", login=as_bill)
+        words = [word for name, value in as_ann.items() for word in ("--option", f"kafka.{name}={value}")]
+        said = readers(shell, Sink(broker.bootstrap_servers, "t", "orders", "ledger"), *words)
+        assert said.exit_code == 0 and "wait for ever" not in said.out, said
+        assert re.search(r"wait for producer id \d+, which no coordinator lists to this principal", said.out)
+        assert "is Describe on its transactional id missing?" in said.out
+
+
 def test_a_group_that_may_not_be_described_is_named(shell: Shell) -> None:
     users = {"admin": "admin", "ann": "ann"}
     allowed = [Acl("User:ann", acl.DESCRIBE, acl.TOPIC, "t"), Acl("User:ann", acl.READ, acl.TOPIC, "t")]
@@ -169,6 +202,10 @@ CASES = [
     (replace(SEEN, committed=0, last=None, stable=10_001, end=10_001), True, "10001 offsets to read"),
     (replace(SEEN, end=13), False, "2 offsets are about to be seen"),
     (replace(SEEN, end=13, hangs=True), False, "wait for ever: a transaction hangs"),
+    (
+        replace(SEEN, end=13, unlisted=4711), False,
+        "wait for producer id 4711, which no coordinator lists to this principal",
+    ),
     (
         replace(SEEN, end=13, committed=11, waits_for=(ONE,)), True,
         f"caught up; {WAITS}",

@@ -21,7 +21,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
-from kafka_sink.commit.command_texts import LEDGER_TOPIC
+from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS
 from kafka_sink.commit.identity import run_of_label, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
@@ -29,16 +29,21 @@ from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.commands import Send
 from kafka_sink.kafka.io.network import Network
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
-from kafka_sink.operate.status.collect import NOT_LISTED
+from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
+from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
+from kafka_sink.testing.topics import TRANSACTION_TOPIC
+from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.integration.advising import copy_from_elsewhere, enter, lose, paste, poison, record_loss
 from tests.integration.statuses import (
     FOREIGN,
+    abort_another,
     age,
     begin_foreign,
     delivered,
+    end_without_leader,
     findings,
     forget,
     record_all,
@@ -184,14 +189,75 @@ def test_a_silent_stream_is_told_until_it_is_called_retired(sink: Sink, shell: S
     assert done.returncode == 0 and done.stdout.startswith("fine: "), done
 
 
-def test_a_transaction_that_hangs_is_told_with_kafkas_tool(sink: Sink, broker: EmbeddedBroker, shell: Shell) -> None:
+# After the rows of the first batch and their marker.
+START = ROWS_PER_TASK + 1
+
+
+@pytest.mark.parametrize(
+    "state", [CoordinatorState.COMPLETE_ABORT, CoordinatorState.COMPLETE_COMMIT, CoordinatorState.EMPTY]
+)
+def test_a_transaction_that_hangs_is_told_with_kafkas_tool_if_its_coordinator_has_aborted_it(
+    state: CoordinatorState, sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
     sink.deliver(BATCH)
-    forget(broker, open_task(sink))
+    forget(broker, open_task(sink), state)
     (found,) = findings(shell, sink)
     assert (found["kind"], found["severity"], found["topics"]) == ("hanging", "act now", ["t"])
-    start = ROWS_PER_TASK + 1  # after the rows of the first batch and their marker
-    tool = f"kafka-transactions.sh --bootstrap-server {sink.servers} abort --topic t --partition 1 --start-offset"
-    assert found["commands"] == [f"{tool} {start}"]
+    tool = (
+        f"kafka-transactions.sh --bootstrap-server {sink.servers} abort --topic t --partition 1 --start-offset {START}"
+    )
+    assert found["commands"] == ([tool] if state is CoordinatorState.COMPLETE_ABORT else [])
+    said = status(shell, sink)
+    assert said.exit_code == 2 and f"which says {state.value}, does not know of that" in said.out
+    assert (HANGING_PAGE in said.out) == (state is not CoordinatorState.COMPLETE_ABORT)
+
+
+@pytest.mark.parametrize("is_used_again", [False, True])
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_brokers_forgot_to_end_is_aborted_only_if_an_abort_is_what_they_forgot(
+    commit: bool, is_used_again: bool, sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    """The rows of a commit stay hidden, too. If its id is used again, elsewhere, and that is aborted, the coordinator
+    says CompleteAbort, and an abort would hide delivered rows."""
+    sink.deliver(BATCH)
+    receipt = sink.task(NEXT, 7)
+    assert receipt.transaction is not None
+    end_without_leader(broker, sink.servers, receipt, commit=commit)
+    if is_used_again:
+        abort_another(sink.servers, receipt.transaction.transactional_id, "t", partition=0)
+    (found,) = findings(shell, sink)
+    assert (found["kind"], found["severity"], found["topics"]) == ("hanging", "act now", ["t"])
+    assert bool(found["commands"]) == (not commit and not is_used_again)
+    assert ("CompleteCommit" in found["text"]) == (commit and not is_used_again)
+
+
+def test_what_hangs_where_tasks_write_all_the_time_is_found_when_those_of_an_earlier_look_have_ended(
+    sink: Sink, broker: EmbeddedBroker
+) -> None:
+    """No transaction that began later holds back the offset at which readers stood then."""
+    sink.deliver(BATCH)
+    end_without_leader(broker, sink.servers, sink.task(NEXT, 7), commit=True)
+    with client_of(sink.servers) as client:
+        looks = Repeated(ClusterLook(client, UNKNOWN_BROKERS, (), 20_000), Limits(60_000, 0))
+        told = []
+        for number in (9, 11, 13):
+            transactional_id = open_task(sink, number)
+            facts, found = looks.look()
+            assert ("t", 1) in facts.transactions[0].partitions
+            told.append([each.trouble for each in found])
+            abort_another(sink.servers, transactional_id, "t", partition=1)
+    assert told == [[], [], [Trouble.HANGING]]
+
+
+def test_a_decision_of_which_brokers_forgot_a_part_is_recovered_and_not_aborted(
+    sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    _, second = sink.decide_and_die(BATCH)
+    end_without_leader(broker, sink.servers, second, commit=True)
+    found = findings(shell, sink)
+    assert [each["kind"] for each in found] == ["open", "hanging"]
+    assert "recover" in found[0]["commands"][0] and found[1]["commands"] == []
+    assert "The ledger names it" in found[1]["text"]
 
 
 def test_where_leaders_would_tell_of_too_many_producers_one_partition_of_each_topic_is_asked_about(
@@ -353,6 +419,45 @@ def test_a_broker_that_does_not_answer_makes_the_status_partial(shell: Shell) ->
         assert said.exit_code == 4 and "This is not all:\nt-1 has no leader now" in said.out
 
 
+def test_a_coordinator_that_is_away_makes_the_status_partial_and_nothing_hangs(
+    sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    """Its transactions are not listed, and live brokers do not say so."""
+    sink.deliver(BATCH)
+    transactional_id = open_task(sink)
+
+    def lose_coordinator(core: Any) -> None:
+        place = core.cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
+        core.cluster.take_offline(TRANSACTION_TOPIC, place.index)
+
+    broker.do(lose_coordinator)
+    said = status(shell, sink)
+    assert said.exit_code == 4 and "wait for ever" not in said.out, said
+    assert f"1 partitions of {TRANSACTION_TOPIC} have no leader: their transactions are not listed" in said.out
+
+
+def test_how_long_a_producer_that_nobody_lists_holds_readers_back_is_counted_from_the_first_look(shell: Shell) -> None:
+    """So does a process that goes on looking. It knows the brokers' limit if it may."""
+    users = {"admin": "admin", "ann": "ann"}
+    allowed = [Acl("User:ann", acl.READ, acl.TOPIC, topic) for topic in (LEDGER_TOPIC, "t")]
+    allowed.append(Acl("User:ann", acl.DESCRIBE_CONFIGS, acl.CLUSTER, acl.CLUSTER_NAME))
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    as_admin, as_ann = ({**login, "sasl.username": name, "sasl.password": name} for name in users)
+    properties = {"super.users": "User:admin", "transaction.max.timeout.ms": "1200000"}
+    with EmbeddedBroker(users=users, acls=allowed, properties=properties) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC, login=as_admin)
+        sink.create()
+        sink.deliver(BATCH)
+        sink.task(NEXT, 6)
+        with client_of(sink.servers, **{name.replace(".", "_"): value for name, value in as_ann.items()}) as client:
+            cluster = ClusterLook(client, UNKNOWN_BROKERS, (), 20_000)
+            looks = [examine(cluster, Limits(60_000, 0), lambda _: time.sleep(0.01))[0] for _ in range(2)]
+        (first,), (second,) = (facts.unlisted for facts in looks)
+        assert first == second and second.since_ms < looks[0].at_ms < looks[1].at_ms
+        assert (second.topic, second.partition, second.start_offset) == ("t", 0, START)
+        assert [facts.transaction_max_ms for facts in looks] == [1_200_000] * 2
+
+
 def test_brokers_that_do_not_list_transactions_limit_what_is_told_and_are_no_failure(
     sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +488,9 @@ def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(sh
         as_ann = {**login, "sasl.username": "ann", "sasl.password": "ann"}
         words = [word for name, value in as_ann.items() for word in ("--option", f"kafka.{name}={value}")]
         assert status(shell, sink, *words).exit_code == 0
+        sink.task(NEXT, 6)
+        said = status(shell, sink, *words)
+        assert said.exit_code == 0 and "which no coordinator lists to this principal" in said.out, said
         replace(sink, sink_id="late", run="e" * 16).decide_and_die(BATCH)
         said = status(shell, sink, *words)
         assert said.exit_code == 2 and "the brokers do not tell how much time is left" in said.out

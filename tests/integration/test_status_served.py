@@ -50,6 +50,10 @@ FINDINGS = "pykafka_sink_status_findings"
 RULES = ROOT / "conf/prometheus/status-alerts.yml"
 
 
+# When the last look was, minute after minute: four minutes ago in the twentieth.
+EVERY_FIVE_MINUTES = " ".join(["0", *(f"{60 + 300 * look}x4" for look in range(8))])
+
+
 @pytest.fixture
 def sink(broker: EmbeddedBroker) -> Sink:
     sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
@@ -70,7 +74,7 @@ def watched(servers: str, silent_ms: int = 0, open_ms: int = 60_000) -> Iterator
         with client_of(servers, max_block_ms=2_000) as client:
             yield ClusterLook(client, UNKNOWN_BROKERS, (), 2_000)
 
-    with closing(Watcher(connect, Limits(open_ms, silent_ms), told.append, describe)) as watcher:
+    with closing(Watcher(connect, Limits(open_ms, silent_ms), told.append, describe, 15)) as watcher:
         yield watcher, told
 
 
@@ -281,6 +285,8 @@ def test_prometheus_fires_the_rules_for_what_is_wrong_and_no_other(
     clock = {"series": "pykafka_sink_status_last_look_timestamp_seconds", "values": "0+60x40"}
     up = {"series": 'up{job="pykafka-sink-status"}', "values": "1+0x40"}
     blind = [{**one, "values": "0+0x40"} if one["series"] == "pykafka_sink_status_up{}" else one for one in series]
+    interval = "pykafka_sink_status_interval_seconds{}"
+    seldom = [{**one, "values": "300+0x40"} if one["series"] == interval else one for one in series]
     tests = [
         # Everything of `make_busy`.
         (
@@ -290,6 +296,9 @@ def test_prometheus_fires_the_rules_for_what_is_wrong_and_no_other(
         ),
         ([*blind, clock, up], {"KafkaSinkStatusBlind": 1}),
         ([*series, {**clock, "values": "0+0x40"}, up], {"KafkaSinkStatusBlind": 1}),
+        # A look every five minutes, and none any more.
+        ([*seldom, {**clock, "values": EVERY_FIVE_MINUTES}, up], {"KafkaSinkStatusBlind": 0}),
+        ([*seldom, {**clock, "values": "0+0x40"}, up], {"KafkaSinkStatusBlind": 1}),
         ([{**up, "values": "0+0x40"}], {"KafkaSinkStatusDown": 2, "KafkaSinkActNow": 0}),
         ([], {"KafkaSinkStatusDown": 1}),
     ]  # fmt: skip

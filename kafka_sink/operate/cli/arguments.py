@@ -101,8 +101,10 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def _choose_watch(reader: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Of the whole cluster, unless a sink is named."""
-    given.ledger_topics = [] if given.ledger_topic is None else [given.ledger_topic]
     if given.sink_id is not None or given.checkpoint is not None:
+        if len(given.ledger_topics) > 1:
+            reader.error("a sink has one --ledger-topic")
+        given.ledger_topic = next(iter(given.ledger_topics), None)
         given.run, given.session = given.run_of_one, "kafka_sink.operate.cli.sink_client:SinkClient"
     elif given.metrics_url is not None:
         reader.error("--metrics-url goes with --sink-id or --checkpoint")
@@ -124,10 +126,7 @@ def _add_status(commands: Commands) -> None:
     _add_broker_options(command)
     _add_output_options(command)
     _add_timeout_option(command)
-    command.add_argument(
-        "--ledger-topic", dest="ledger_topics", action="append", default=[], metavar="TOPIC",
-        help="a ledger topic that is not found by itself; may be repeated",
-    )  # fmt: skip
+    _add_ledger_topics(command)
     _add_limit_options(command)
     served = command.add_argument_group("figures for Prometheus")
     served.add_argument(
@@ -162,11 +161,15 @@ def _add_ledger(commands: Commands) -> None:
 
 
 def _add_watch(commands: Commands) -> None:
-    command = _add_cluster_command(
+    command = _add_command(
         commands, "watch", "watch all sinks of a cluster, or one", texts.WATCH,
         run="kafka_sink.operate.cli.watch_cluster:watch_cluster",
         session="kafka_sink.operate.cli.status:StatusSession",
     )  # fmt: skip
+    _add_broker_options(command)
+    _add_output_options(command)
+    _add_timeout_option(command)
+    _add_ledger_topics(command)
     _add_sink_options(command, is_required=False)
     _add_limit_options(command)
     _add_refresh_options(command)
@@ -402,6 +405,14 @@ def _add_cluster_command(
         help=f"the option ledger.topic of the query (default: that of --properties, else {DEFAULT_LEDGER})",
     )  # fmt: skip
     return command
+
+
+def _add_ledger_topics(command: argparse.ArgumentParser) -> None:
+    """Of a command about a whole cluster."""
+    command.add_argument(
+        "--ledger-topic", dest="ledger_topics", action="append", default=[], metavar="TOPIC",
+        help="a ledger topic that is not found by itself; may be repeated",
+    )  # fmt: skip
 
 
 def _add_timeout_option(command: argparse.ArgumentParser) -> None:

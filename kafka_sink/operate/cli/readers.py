@@ -23,7 +23,7 @@ from kafka_sink.operate.cli.report import Report, table
 from kafka_sink.operate.cli.status import StatusSession, exit_code_of, finding_lines, finding_object
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts
-from kafka_sink.operate.status.findings import Limits, span
+from kafka_sink.operate.status.findings import Limits, Severity, Trouble, span
 
 # The last versions with one group in a request, and its topics by name.
 FIND_COORDINATOR_LAST, OFFSET_FETCH_LAST = 3, 7
@@ -35,7 +35,7 @@ _TITLES = ("PARTITION", "COMMITTED", "LAST RECORD", "STABLE", "END", "READERS")
 @frozen
 class ReaderFacts:
     """Of one partition. `committed` None: the group has committed nothing. `last` None: there is no record among the
-    last ones below the stable offset."""
+    last ones below the stable offset. `unlisted`: the producer id that holds readers back, of which nobody tells."""
 
     partition: int
     committed: int | None
@@ -44,6 +44,7 @@ class ReaderFacts:
     end: int
     waits_for: Sequence[TransactionDescription]
     hangs: bool
+    unlisted: int | None = None
 
 
 class ReadersSession(StatusSession):
@@ -107,13 +108,16 @@ def readers(session: ReadersSession, given: argparse.Namespace) -> Report:
         raise ConfigError(f"topic {topic}: {describe(row['error_code'])}", COMMAND_WRONG)
     facts, every = examine(session.cluster, LIMITS)
     found = [each for each in every if topic in each.topics]
+    # As two looks have found it: of the second one alone, a transaction may just have begun or ended.
+    hanging = [each.mark[:2] for each in found if (each.trouble, each.severity) == (Trouble.HANGING, Severity.ACT)]
     ends = {partition: told for (name, partition), told in sorted(facts.ends.items()) if name == topic}
     committed = {} if given.group is None else session.committed_offsets(given.group, topic, list(ends))
     told = [
         ReaderFacts(
             partition, committed.get(partition), session.last_record(topic, partition, stable), stable, end,
             [one for one in facts.transactions if (topic, partition) in one.partitions] if stable < end else [],
-            any((one.topic, one.partition) == (topic, partition) for one in facts.hanging),
+            (topic, partition) in hanging,
+            _find_unlisted(facts, topic, partition),
         )
         for partition, (stable, end) in ends.items()
     ]  # fmt: skip
@@ -134,6 +138,12 @@ def readers(session: ReadersSession, given: argparse.Namespace) -> Report:
     return Report(exit_code_of(facts, found), content, lines)
 
 
+def _find_unlisted(facts: ClusterFacts, topic: str, partition: int) -> int | None:
+    """One that an earlier look has seen, too: what begins between two questions is not listed, either."""
+    seen = (one for one in facts.unlisted if one.since_ms < facts.at_ms)
+    return next((one.producer_id for one in seen if (one.topic, one.partition) == (topic, partition)), None)
+
+
 def reader_word(each: ReaderFacts, facts: ClusterFacts, *, has_group: bool) -> str:
     """What a reader that is at the committed offset sees next, and what it waits for."""
     words = [_progress_word(each)] if has_group else []
@@ -141,6 +151,8 @@ def reader_word(each: ReaderFacts, facts: ClusterFacts, *, has_group: bool) -> s
         words.append(_wait_word(each.waits_for, facts.at_ms))
     elif each.hangs:
         words.append("wait for ever: a transaction hangs")
+    elif each.unlisted is not None:
+        words.append(f"wait for producer id {each.unlisted}, which no coordinator lists to this principal")
     elif each.stable < each.end:
         words.append(f"{each.end - each.stable} offsets are about to be seen")
     return "; ".join(words) or "see everything"

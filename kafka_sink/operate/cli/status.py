@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments, CommandTexts
+from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments, CommandTexts, broker_arguments
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.preflight import TransactionDescription
@@ -38,9 +38,9 @@ class StatusSession:
     """A client of the cluster, whichever ledgers it has."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        self.brokers = given_brokers(given)
         patience_ms = given.timeout * 1000
         options = producer_options(given)
+        self.brokers = replace(given_brokers(given), tool_words=broker_arguments(options).tool_words)
         # If a broker accepts a request but does not answer, there must be time to try another one.
         request_ms = min(options.request_timeout_ms, max(1, patience_ms // 2))
         self.client = Client(replace(options, max_block_ms=patience_ms, request_timeout_ms=request_ms))
@@ -98,7 +98,7 @@ def _serve(given: argparse.Namespace, limits: Limits) -> Report:
     pauses = itertools.repeat(given.interval, given.count - 1) if given.count else itertools.repeat(given.interval)
     try:
         print_text(f"figures for Prometheus at http://{host}:{port}/metrics")
-        serve(Watcher(connect, limits, print_text, describe), listener, pauses)
+        serve(Watcher(connect, limits, print_text, describe, given.interval), listener, pauses)
     except (KeyboardInterrupt, ReaderGone):
         pass
     return Report(DONE, {})
@@ -128,7 +128,7 @@ def finding_lines(found: list[Finding], brokers: BrokerArguments, named: Sequenc
     """Each command has a line of its own, so that it can be copied. `named`: ledgers that may not be found again."""
     lines: list[str] = []
     for each in found:
-        lines += ["", f"{WORDS[each.severity].upper()}: {each.text}:"]
+        lines += ["", f"{WORDS[each.severity].upper()}: {each.text}{':' if each.commands else '.'}"]
         lines += [f"    {command}" for command in each.commands]
     recoverable = [each for each in found if each.trouble in (Trouble.OPEN, Trouble.OVERDUE)]
     if len(recoverable) > 1:

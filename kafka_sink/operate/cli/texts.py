@@ -46,9 +46,10 @@ STATUS = """\
 Look at all sinks of a cluster, in all of its ledger topics, and say whether anything is wrong. The first command to run
 when you are called; made for cron, too. It only reads.
 
-Found and told, each with the command that mends it:
+Found and told, with the command that mends it:
   act now  a decision that is open for a minute and will be lost, or is overdue; a lost batch; a record that cannot be
-           read; a transaction that hangs for ever
+           read; a transaction that hangs for ever: an abort could hide delivered rows, so Kafka's command for it is
+           named only if that is known to be safe
   look     a stream that is silent; a transaction, of a sink or of another application, that has used more than half of
            its time while readers of a sink's topic wait; a ledger that was copied
 
@@ -90,6 +91,7 @@ Show the latest decision of each sink and of each named batch write. The command
   delivered  every row is visible to read_committed readers, once
   open       decided, not known to be finished, and in time. Normal for a moment while a query runs; if no query runs,
              use recover
+  committed  fully committed, which the ledger has not been told yet: the next commit tells it, or recover
   overdue    decided, and transactions have ended, or should have: rows may be missing. recover finds out
   lost       decided, but transactions ended without a commit: rows are missing. Use resolve
   accepted   was lost; an operator continued without the missing rows

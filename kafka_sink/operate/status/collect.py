@@ -11,10 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
-from kafka_sink.commit.admin.configs import RESOURCE_TOPIC, ConfigResource, configs_body, read_configs
+from kafka_sink.commit.admin.configs import RESOURCE_TOPIC, ConfigResource, configs_body, number_of, read_configs
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
@@ -24,7 +24,6 @@ from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds
 from kafka_sink.commit.open_decisions import judge_open
-from kafka_sink.commit.open_parts import ProducerQuestion
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
@@ -32,10 +31,12 @@ from kafka_sink.errors.table.commits import NO_LEDGER
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.kafka.client.outcome import describe_answer
-from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, LIST_TRANSACTIONS
-from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, LedgerFacts, Partition
-from kafka_sink.operate.status.findings import Finding, Limits, judge
+from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS
+from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer, Partition
+from kafka_sink.operate.status.findings import Finding, Limits, judge, span
+from kafka_sink.operate.status.hanging import ask_leaders, is_aborted, is_alive
 
+TRANSACTION_TOPIC, MAX_TIMEOUT = "__transaction_state", "transaction.max.timeout.ms"
 EVERY_TOPIC: Mapping[str, Any] = {"topics": None, "allow_auto_topic_creation": False}
 EVERY_STATE: Mapping[str, Any] = {"state_filters": [], "producer_id_filters": []}
 CONFIGS_AT_ONCE = 1_000
@@ -63,6 +64,11 @@ def delivery_settings(
     )
 
 
+class ListedId(NamedTuple):
+    producer_id: int
+    state: str
+
+
 class ClusterLook:
     """`named`: ledger topics that must be there. `asked_topics`: looked at as well, even if no sink writes to them, or
     there is no ledger at all."""
@@ -80,6 +86,10 @@ class ClusterLook:
         self._limits: list[str] = []
         # By ledger topic and key: which open decision was seen last, and when for the first time.
         self._first_seen: dict[tuple[str, str], tuple[tuple[str, int] | None, int]] = {}
+        # The stable offsets at which readers wait, and the transactions that were there when it was seen first.
+        self._waiting: dict[Partition, tuple[int, frozenset[tuple[str, int]]]] = {}
+        # Of the newest look that asked for them, with the time of the first one.
+        self._holders_seen: dict[OpenProducer, int] = {}
 
     def look(self) -> ClusterFacts:
         """Raises `ConfigError` if there is no ledger: nothing is reported as fine then."""
@@ -87,20 +97,20 @@ class ClusterLook:
         self.client.reach(self._patience_ms)
         topics = self._list_topics()
         read = [self.read_ledger(topic) for topic in self.find_ledgers(topics)]
-        states = self._list_transactions()
-        described = self._describe(read, states)
+        listed = self._list_transactions(topics)
+        described = self._describe([*_open_ids(listed), *_decided_ids(read)])
         at_ms = int(time.time() * 1000)
         found = ClusterFacts(
             at_ms,
             self.client.cluster_id(),
             [self._judge_ledger(each, described, at_ms) for each in read],
             [one for _, one in sorted(described.found.items()) if one.state in OPEN_STATES],
-            _count_ids(states),
+            _count_ids(listed),
             asked_topics=self.asked_topics,
         )
         found = replace(found, ends=self._list_ends(topics, found.written_topics))
-        hanging = self._find_hanging(found)
-        return replace(found, hanging=hanging, notes=tuple(self._notes), limits=tuple(self._limits))
+        found = self._find_hanging(found, listed)
+        return replace(found, notes=tuple(self._notes), limits=tuple(self._limits))
 
     def settings_of(self, ledger_topic: str) -> DeliverySettings:
         return delivery_settings(self.client, self.brokers, ledger_topic, self._patience_ms)
@@ -163,8 +173,8 @@ class ClusterLook:
 
     # ---- transactions --------------------------------------------------------------------------------------------
 
-    def _list_transactions(self) -> Mapping[str, str]:
-        """The state of every transactional id that a coordinator knows."""
+    def _list_transactions(self, topics: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ListedId]:
+        """Every transactional id that a coordinator knows, as far as this principal may describe it."""
         try:
             bodies = self.client.answers_of_all(LIST_TRANSACTIONS, EVERY_STATE)
         except BrokerError as error:
@@ -178,19 +188,21 @@ class ClusterLook:
         self._notes += [
             describe_answer(LIST_TRANSACTIONS.name, body["error_code"]) for body in bodies if body["error_code"]
         ]
-        return {
-            one["transactional_id"]: one["transaction_state"] for body in bodies for one in body["transaction_states"]
-        }
+        coordinators = topics.get(TRANSACTION_TOPIC, {"partitions": ()})["partitions"]
+        away = sum(one["leader_id"] == NO_LEADER for one in coordinators)
+        if away:
+            self._notes.append(
+                f"{away} partitions of {TRANSACTION_TOPIC} have no leader: their transactions are not listed"
+            )
+        found: dict[str, ListedId] = {}
+        for one in (row for body in bodies for row in body["transaction_states"]):
+            name, state = one["transactional_id"], one["transaction_state"]
+            if name not in found or state in OPEN_STATES:  # a coordinator that was replaced may not know it yet
+                found[name] = ListedId(one["producer_id"], state)
+        return found
 
-    def _describe(self, ledgers: Sequence[LedgerFacts], states: Mapping[str, str]) -> DescribeTransactions:
-        """Those that are open, and those that an open decision names."""
-        decided = (
-            record.transactional_id(entry)
-            for ledger in ledgers
-            for _, record in _open_here(ledger)
-            for entry in record.entries
-        )
-        ids = dict.fromkeys([*(one for one, state in sorted(states.items()) if state in OPEN_STATES), *decided])
+    def _describe(self, transactional_ids: Iterable[str]) -> DescribeTransactions:
+        ids = dict.fromkeys(transactional_ids)
         step = DescribeTransactions(self.settings_of(LEDGER_TOPIC), list(ids))
         if not ids:
             return step
@@ -243,60 +255,84 @@ class ClusterLook:
             self._notes.append(f"not every stable offset was told: {trouble}")
         return {where: (found.stable[where], found.end[where]) for where in partitions if where in found.end}
 
-    def _find_hanging(self, facts: ClusterFacts) -> Sequence[HangingProducer]:
-        """Where readers are held back by none of the transactions that were listed. Between two requests there are
-        records of others, so it is looked twice before the leaders are asked who it is."""
+    def _find_hanging(self, facts: ClusterFacts, listed: Mapping[str, ListedId]) -> ClusterFacts:
+        """Between two requests there are records of others, so it is looked twice before the leaders are asked who it
+        is."""
         if self._limits or self._notes:
-            return ()  # some transactions may not have been listed
-        ends = facts.ends
-        covered = {where for one in facts.transactions for where in one.partitions}
-        held = [where for where, (stable, end) in ends.items() if stable < end and where not in covered]
+            return facts  # some transactions may not have been listed
+        ends, held = facts.ends, self._list_held(facts)
         again = self.list_ends(held)
         held = [where for where in held if where in again and again[where][0] == ends[where][0] < again[where][1]]
-        return self._list_unlisted(held) if held else ()
-
-    def _list_unlisted(self, held: Sequence[Partition]) -> Sequence[HangingProducer]:
-        asked = _Holding(held)
-        while asked.missing:
-            target, body = asked.question()
-            try:
-                bodies = self.client.ask_all(target, DESCRIBE_PRODUCERS, body, repeat=Repeat.ALWAYS, needs_all=False)
-            except KafkaSinkError as error:
-                asked.give_up(str(error))
-                break
-            for body in bodies:
-                asked.on_body(body)
-            asked.go_on()
+        if not held:
+            self._holders_seen = {}
+            return facts
+        asked = ask_leaders(self.client, held)
         if asked.refusal:
             topic, partition = next(where for where in held if where not in asked.told)
             self._limits.append(f"who holds readers of {topic}-{partition} back is not known: {asked.refusal}")
-        return asked.found
+        self._holders_seen = {one: self._holders_seen.get(one, facts.at_ms) for one in asked.found}
+        return self._tell_apart(
+            [replace(one, since_ms=at_ms) for one, at_ms in self._holders_seen.items()], facts, listed
+        )
 
+    def _list_held(self, facts: ClusterFacts) -> list[Partition]:
+        """Where readers wait for none of the transactions that were listed: there is none, or an earlier look has seen
+        readers at the same offset, and those that were there then are over. What began later does not hold them."""
+        here: dict[Partition, set[tuple[str, int]]] = {}
+        for one in facts.transactions:
+            for where in one.partitions:
+                here.setdefault(where, set()).add((one.transactional_id, one.start_ms))
+        waiting: dict[Partition, tuple[int, frozenset[tuple[str, int]]]] = {}
+        for where, (stable, end) in facts.ends.items():
+            if stable < end:
+                now = stable, frozenset(here.get(where, ()))
+                before = self._waiting.get(where, now)
+                waiting[where] = before if before[0] == stable else now
+        self._waiting = waiting
+        return [where for where, (_, first) in waiting.items() if first.isdisjoint(here.get(where, ()))]
 
-class _Holding(ProducerQuestion):
-    """Who has a transaction open."""
-
-    def __init__(self, held: Sequence[Partition]) -> None:
-        super().__init__(held)
-        self.found: list[HangingProducer] = []
-        self.told: set[Partition] = set()
-
-    def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
-        self.told.add(where)
-        self.found += [
-            HangingProducer(*where, one["producer_id"], one["current_txn_start_offset"])
-            for one in producers
-            if one["current_txn_start_offset"] >= 0
+    def _tell_apart(
+        self, holders: Sequence[OpenProducer], facts: ClusterFacts, listed: Mapping[str, ListedId]
+    ) -> ClusterFacts:
+        """Coordinators are asked after the leaders: hanging.py says why."""
+        names = {one.producer_id: name for name, one in listed.items()}
+        described = self._describe([names[one.producer_id] for one in holders if one.producer_id in names])
+        if self._notes:
+            return facts
+        told = {one.producer_id: one for one in described.found.values()}
+        version = self.settings_of(LEDGER_TOPIC).transaction_version
+        known = [(one, told[one.producer_id]) for one in holders if one.producer_id in told]
+        hanging = [
+            replace(one, told=what, is_aborted=is_aborted(one, what, version))
+            for one, what in known
+            if not is_alive(one, what)
         ]
+        unlisted = [one for one in holders if one.producer_id not in told]
+        max_ms = facts.transaction_max_ms
+        if unlisted:
+            max_ms = number_of(self.client.broker_configs([MAX_TIMEOUT]), MAX_TIMEOUT) or max_ms
+        self._limits += _unlisted_limit([one for one in unlisted if one.since_ms < facts.at_ms], max_ms)
+        return replace(facts, hanging=hanging, unlisted=unlisted, transaction_max_ms=max_ms)
+
+
+def _unlisted_limit(unlisted: Sequence[OpenProducer], max_ms: int) -> Iterator[str]:
+    if unlisted:
+        first, more = unlisted[0], len({(one.topic, one.partition) for one in unlisted}) - 1
+        others = f" and {more} partitions more" if more else ""
+        yield (
+            f"readers of {first.topic}-{first.partition}{others} wait for producer id {first.producer_id}, which no "
+            "coordinator lists to this principal: is Describe on its transactional id missing? If it stays open for "
+            f"longer than brokers allow ({span(max_ms)}), --serve and watch tell"
+        )
 
 
 def examine(
     cluster: ClusterLook, limits: Limits, pause: Callable[[float], None] = time.sleep
 ) -> tuple[ClusterFacts, list[Finding]]:
-    """What may end by itself is a finding if two looks, a second apart, have found it."""
+    """What may end by itself is told if two looks, a second apart, have found it."""
     facts = cluster.look()
     found = judge(facts, limits, cluster.brokers)
-    if any(each.is_passing for each in found):
+    if any(each.is_passing for each in found) or any(one.since_ms == facts.at_ms for one in facts.unlisted):
         seen = {each.mark for each in found}
         pause(BETWEEN_LOOKS_S)
         facts = cluster.look()
@@ -320,6 +356,16 @@ class Repeated:
         return facts, found
 
 
+def _open_ids(listed: Mapping[str, ListedId]) -> Iterator[str]:
+    return (name for name, one in sorted(listed.items()) if one.state in OPEN_STATES)
+
+
+def _decided_ids(ledgers: Sequence[LedgerFacts]) -> Iterator[str]:
+    for ledger in ledgers:
+        for _, record in _open_here(ledger):
+            yield from map(record.transactional_id, record.entries)
+
+
 def _open_here(ledger: LedgerFacts) -> Iterator[tuple[str, LedgerRecord]]:
     """Open decisions, by ledger key; not those of another cluster, of which the ledger is a copy."""
     for each in ledger.listed:
@@ -327,6 +373,6 @@ def _open_here(ledger: LedgerFacts) -> Iterator[tuple[str, LedgerRecord]]:
             yield each.ledger_key, each.record
 
 
-def _count_ids(states: Mapping[str, str]) -> Mapping[str, int]:
-    identities = map(parse_task_identity, states)
+def _count_ids(listed: Iterable[str]) -> Mapping[str, int]:
+    identities = map(parse_task_identity, listed)
     return Counter(one.sink_id for one in identities if one is not None)

@@ -13,6 +13,8 @@ from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.frozen import frozen
 
 Partition = tuple[str, int]
+# Of transaction.max.timeout.ms, if brokers do not tell it.
+TRANSACTION_MAX_MS = 900_000
 
 
 @frozen
@@ -27,21 +29,28 @@ class LedgerFacts:
 
 
 @frozen
-class HangingProducer:
-    """A leader has a transaction of it open, and no coordinator knows of that."""
+class OpenProducer:
+    """A leader has a transaction of it open, and no coordinator told of one there. `since_ms`: the first look that saw
+    it. `told`: what the coordinator says of its transactional id; None: no coordinator lists its producer id to this
+    principal. `is_aborted`: the coordinator has aborted this very transaction."""
 
     topic: str
     partition: int
     producer_id: int
+    producer_epoch: int
     start_offset: int
+    since_ms: int = 0
+    told: TransactionDescription | None = None
+    is_aborted: bool = False
 
 
 @frozen
 class ClusterFacts:
     """`transactions`: all that are open, of whichever application. `id_counts`: transactional ids of tasks that
     coordinators know, by sink id. `ends`: stable offset and end of each partition that a sink has written to, and of
-    `asked_topics`. `notes`: what is missing here, because somebody did not answer. `limits`: what these brokers never
-    tell."""
+    `asked_topics`. `hanging`: their coordinators know better; `unlisted`: nobody tells, and none may be open for longer
+    than `transaction_max_ms`. `notes`: what is missing here, because somebody did not answer. `limits`: what these
+    brokers never tell."""
 
     at_ms: int
     cluster_id: str
@@ -49,7 +58,9 @@ class ClusterFacts:
     transactions: Sequence[TransactionDescription] = ()
     id_counts: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    hanging: Sequence[HangingProducer] = ()
+    hanging: Sequence[OpenProducer] = ()
+    unlisted: Sequence[OpenProducer] = ()
+    transaction_max_ms: int = TRANSACTION_MAX_MS
     asked_topics: Sequence[str] = ()
     notes: Sequence[str] = ()
     limits: Sequence[str] = ()

@@ -23,6 +23,7 @@ STATUS_METRICS = (
     Metric("status_look_failures", _COUNTER, "Looks that failed or missed a part, by the class of the error; "
            "Incomplete: somebody did not answer.", "error"),
     Metric("status_look_seconds", _GAUGE, "How long the newest look took."),
+    Metric("status_interval_seconds", _GAUGE, "Time between two looks (--interval)."),
     Metric("status_last_look_timestamp_seconds", _GAUGE, "When the newest look that succeeded was made, in seconds "
            "since 1970. All figures below are of then."),
     Metric("status_severity", _GAUGE, "0 fine, 1 look, 2 act now: the exit code of the command."),
@@ -55,6 +56,7 @@ class OwnFigures:
     look_count: int
     look_s: float
     failures: Mapping[str, int]
+    interval_s: int
     last_s: float | None = None
 
 
@@ -79,6 +81,7 @@ def _own(own: OwnFigures) -> Iterator[tuple[str, Iterable[Sample]]]:
     yield "status_looks", [((), own.look_count)]
     yield "status_look_failures", [((error,), count) for error, count in sorted(own.failures.items())]
     yield "status_look_seconds", [((), own.look_s)]
+    yield "status_interval_seconds", [((), own.interval_s)]
     if own.last_s is not None:
         yield "status_last_look_timestamp_seconds", [((), own.last_s)]
 

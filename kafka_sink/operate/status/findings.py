@@ -21,7 +21,7 @@ from kafka_sink.commit.open_decisions import Standing
 from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.frozen import frozen
-from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, LedgerFacts
+from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
 
 # No decision is a finding before this, however little time it has.
 MOMENT_MS = 5_000
@@ -29,6 +29,7 @@ MOMENT_MS = 5_000
 OVERRUN_MS = 60_000
 # A decision of which all is committed is closed by the next commit. A stream may be stopped before that.
 _COMMITTED_MS = 86_400_000
+HANGING_PAGE = '"Readers stop at an offset although no transaction is open" in docs/troubleshooting.md'
 _OF_QUERY = re.compile(r"-[0-9a-f]{16}$")
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
@@ -56,8 +57,8 @@ class Trouble(Enum):
 
 @frozen
 class Finding:
-    """`commands`: one that mends it, or several of which one is chosen. `mark` is the same as long as nothing changes.
-    `is_passing`: it may have been about to end by itself."""
+    """`commands`: one that mends it, several of which one is chosen, or none that is safe. `mark` is the same as long
+    as nothing changes. `is_passing`: it may have been about to end by itself."""
 
     trouble: Trouble
     severity: Severity
@@ -82,14 +83,18 @@ class Limits:
 
 
 def judge(facts: ClusterFacts, limits: Limits, brokers: BrokerArguments) -> list[Finding]:
-    """The worst first."""
+    """The worst first, and decisions before what depends on them."""
     found: list[Finding] = []
     for ledger in facts.ledgers:
         commands = CommandTexts(brokers, ledger.topic)
         found += _judge_ledger(facts, ledger, limits, commands)
         found += _judge_silence(facts, ledger, limits, commands)
     found += judge_transactions(facts, brokers)
-    return sorted(found, key=lambda each: (-each.severity, each.ledger_topic, each.sink_id, each.text))
+    return sorted(found, key=_urgency)
+
+
+def _urgency(each: Finding) -> tuple[object, ...]:
+    return -each.severity, not each.ledger_topic, each.ledger_topic, each.sink_id, each.text
 
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
@@ -248,7 +253,13 @@ def judge_transactions(facts: ClusterFacts, brokers: BrokerArguments) -> Iterato
         commands = CommandTexts(brokers) if home is None else CommandTexts(brokers, home.topic)
         yield _judge_group(facts, sink_id, found, commands)
     for each in facts.hanging:
-        yield _judge_hanging(each, brokers)
+        assert each.told is not None
+        name = each.told.transactional_id
+        identity = parse_task_identity(name)
+        is_decided = name in decided or (identity is not None and identity.sink_id in unread)
+        yield _judge_hanging(each, brokers, is_decided=is_decided)
+    for each in facts.unlisted:
+        yield from _judge_unlisted(each, facts)
 
 
 def _judge_group(
@@ -281,15 +292,41 @@ def _judge_group(
     )  # fmt: skip
 
 
-def _judge_hanging(each: HangingProducer, brokers: BrokerArguments) -> Finding:
-    text = (
-        f"read_committed readers of {each.topic}-{each.partition} wait for ever at offset {each.start_offset}: a "
-        f"transaction of producer id {each.producer_id} is open there, and no coordinator knows of it. Kafka's own "
-        "tool ends it"
+def _judge_hanging(one: OpenProducer, brokers: BrokerArguments, *, is_decided: bool) -> Finding:
+    """An abort hides rows for good. So its command is printed if nothing but an abort can be missing."""
+    assert one.told is not None
+    commands: tuple[str, ...] = ()
+    begin = (
+        f"{_waiting(one)} wait for ever: a transaction of {one.told.transactional_id!r} is open there (producer id "
+        f"{one.producer_id}), and its coordinator, which says {one.told.state}, does not know of that"
     )
-    command = CommandTexts(brokers).abort_hanging(each.topic, each.partition, each.start_offset)
-    mark = (each.topic, each.partition, each.start_offset)
-    return Finding(Trouble.HANGING, Severity.ACT, text, (command,), mark, is_passing=True, topics=(each.topic,))
+    if is_decided:
+        text = f"{begin}. The ledger names it, or cannot be read: finish that first. Then see {HANGING_PAGE}"
+    elif one.is_aborted:
+        texts = CommandTexts(brokers)
+        commands = (texts.abort_hanging(one.topic, one.partition, one.start_offset),)
+        text = f"{begin}. It was aborted, and Kafka's own tool ends it there, too{texts.tool_hint}"
+    else:
+        text = f"{begin}. Its rows may be of a delivered batch, which an abort would hide for good: see {HANGING_PAGE}"
+    mark = (one.topic, one.partition, one.start_offset)
+    return Finding(Trouble.HANGING, Severity.ACT, text, commands, mark, is_passing=True, topics=(one.topic,))
+
+
+def _judge_unlisted(one: OpenProducer, facts: ClusterFacts) -> Iterator[Finding]:
+    """Whether this principal would be told of it is not known."""
+    age_ms = facts.at_ms - one.since_ms
+    if age_ms > facts.transaction_max_ms + OVERRUN_MS:
+        text = (
+            f"{_waiting(one)} have waited for {span(age_ms)} for producer id {one.producer_id}, longer than a "
+            f"transaction may be open ({span(facts.transaction_max_ms)}), and no coordinator lists it to this "
+            f"principal. Unless brokers allow more, it hangs: see {HANGING_PAGE}"
+        )
+        mark = (one.topic, one.partition, one.start_offset)
+        yield Finding(Trouble.HANGING, Severity.LOOK, text, (), mark, is_passing=True, topics=(one.topic,))
+
+
+def _waiting(one: OpenProducer) -> str:
+    return f"read_committed readers of {one.topic}-{one.partition} at offset {one.start_offset}"
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ INCOMPLETE = "Incomplete"
 
 class Watcher:
     """`connect` makes a cluster with its client. `tell` gets a line for people when something changes. `describe`
-    makes the object of /status.json."""
+    makes the object of /status.json. `interval_s`: how often it looks, for those who wonder whether it still does."""
 
     def __init__(
         self,
@@ -38,18 +38,20 @@ class Watcher:
         limits: Limits,
         tell: Callable[[str], None],
         describe: Callable[[ClusterFacts, list[Finding]], dict[str, Any]],
+        interval_s: int,
     ) -> None:
         self._connect = connect
         self._limits = limits
         self._tell = tell
         self._describe = describe
+        self._interval_s = interval_s
         self._open = ExitStack()
         self._cluster: ClusterLook | None = None
         self._failures = Counter[str]()
         self._look_count = 0
         self._problem = ""
         self._last: tuple[float, ClusterFacts, list[Finding]] | None = None
-        self.text = status_text(OwnFigures(False, 0, 0, {}), None, [])
+        self.text = status_text(OwnFigures(False, 0, 0, {}, interval_s), None, [])
         self.json = "{}"
 
     def look(self) -> None:
@@ -63,7 +65,7 @@ class Watcher:
             self._tell(problem or "the cluster is seen again")
         last_s, facts, found = self._last or (None, None, [])
         took_s = time.monotonic() - began_s
-        own = OwnFigures(not problem, self._look_count, took_s, self._failures, last_s)
+        own = OwnFigures(not problem, self._look_count, took_s, self._failures, self._interval_s, last_s)
         self.text = status_text(own, facts, found)
         if facts is not None:
             self.json = json.dumps({**self._describe(facts, found), "problem": problem})

@@ -92,8 +92,10 @@ def _open_slot(path: str) -> int:
 
 
 def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
-    """Counted from the marks of commits, on request."""
-    count = count_open_decisions(application_folder, figures.sink) if figures.sink else 0
+    """Counted from the marks of commits, on request. Batch writes without a label share theirs, whatever their sink."""
+    own = [figures.sink] if figures.sink else []
+    shared = [""] if figures.has_nameless else []
+    count = sum(count_open_decisions(application_folder, sink) for sink in own + shared)
     figures.set("open_decisions", count)
     return figures
 

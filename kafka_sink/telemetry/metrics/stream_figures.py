@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.commit.receipt import UNNAMED_BATCH
 from kafka_sink.telemetry.metrics.definitions import BUCKETS_S
 from kafka_sink.telemetry.metrics.figures import DELIVERED, FAILED, BatchReport, ProducerTotals, sum_counts
 
@@ -42,6 +43,11 @@ class StreamFigures:
     @property
     def labels(self) -> dict[str, str]:
         return {"sink": self.sink, "query": self.query, "query_id": self.query_id}
+
+    @property
+    def has_nameless(self) -> bool:
+        """Whether some of the newest batches are batch writes without a label."""
+        return any(batch["batch_id"] == UNNAMED_BATCH.batch_id for batch in self.recent)
 
     def value(self, name: str, label: str | None = None) -> float:
         """The value of one label, or the sum over all."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from pathlib import Path
 
 import pytest
 
-from kafka_sink.commit.command_texts import PROPERTIES
+from kafka_sink.commit.command_texts import PROPERTIES, CommandTexts
 from kafka_sink.errors import ConfigError
 from kafka_sink.operate.cli.arguments import parse_arguments, parser
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.cli.completion import command_words
+from kafka_sink.operate.cli.status import StatusSession
 
 SINK = ("--sink-id", "s")
 PERF = ("perf", "--topic", "t", "--num-records", "1", "--record-size", "1")
@@ -62,6 +65,7 @@ def test_words_choose_the_function_and_its_session(words: tuple[str, ...], run: 
         ("transactions", "--transactional-id", "x"),
         ("transactions", "--transactional-id", "x", *SINK),
         ("watch", "--metrics-url", "http://h"),
+        ("watch", *SINK, "--ledger-topic", "l", "--ledger-topic", "m"),
         ("ledger", "--count", "1"),
         ("ledger", "--interval", "3"),
         ("status", "--count", "1"),
@@ -176,7 +180,9 @@ DEFAULTS: dict[tuple[str, ...], dict[str, object]] = {
         "interval": 2, "count": 0, "metrics_url": None, "open_after": 60, "silent_after": 86_400, "retired": [],
         "ledger_topics": [],
     },
-    ("watch", "--ledger-topic", "l"): {"ledger_topics": ["l"]},
+    ("watch", "--ledger-topic", "l", "--ledger-topic", "m"): {"ledger_topics": ["l", "m"]},
+    ("watch", *SINK, "--ledger-topic", "l"): {"ledger_topic": "l"},
+    ("watch", *SINK): {"ledger_topic": None},
     ("recover", *SINK): {"yes": False, "all": False, "timeout": 60},
     ("resolve", *SINK, "--accept"): {"yes": False, "replay": False, "accept": True, "batch": None, "key": None},
     ("transactions",): {"yes": False, "abort": False, "transactional_id": None},
@@ -287,3 +293,23 @@ def test_an_option_is_typed_once_and_brokers_are_needed() -> None:
         producer_options(given(option=[("client.id", "a")]))
     named = given(bootstrap_servers="h:1", option=[("metadata.broker.list", "old:1")])
     assert producer_options(named).bootstrap_servers == (("h", 1),)
+
+
+def test_kafkas_own_tool_gets_the_brokers_and_no_option_that_it_does_not_have(tmp_path: Path) -> None:
+    job = tmp_path / "job.properties"
+    job.write_text("kafka.bootstrap.servers=h:1,i:2\nkafka.client.id=a\n")
+    servers = ("--bootstrap-server", "h:1,i:2")
+    tool = [*servers, "abort", "--topic", "t", "--partition", "3", "--start-offset", "42"]
+
+    def command(*words: str) -> tuple[list[str], str]:
+        session = StatusSession(parse_arguments(["status", *words]))
+        session.close()
+        texts = CommandTexts(session.brokers)
+        return shlex.split(texts.abort_hanging("t", 3, 42))[1:], texts.tool_hint
+
+    assert command("--properties", str(job)) == (tool, "")
+    assert command(*servers, "--option", "client.id=a") == (tool, "")
+    for words in (["--properties", str(job)], list(servers)):
+        found, hint = command(*words, "--option", "security.protocol=SSL")
+        assert found == [*servers, "--command-config", PROPERTIES, *tool[2:]]
+        assert "without the prefix kafka. and without ${...}" in hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from kafka_sink.formats.records.scalar import Record
 from kafka_sink.operate.cli import report, topic, watch
 from kafka_sink.operate.cli.report import Declined, age_word, batch_word, confirm, decision, table, verdict_word
 from kafka_sink.operate.cli.signs import Signs
+from kafka_sink.operate.cli.texts import LEDGER
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 
@@ -56,6 +58,13 @@ OPEN, OVERDUE = OpenDecision(INTENT, Standing.OPEN, 5_000), OpenDecision(INTENT,
 )
 def test_a_decision_has_one_word(record: LedgerRecord, found: OpenDecision | None, word: str) -> None:
     assert verdict_word(record, found) == word
+
+
+def test_the_help_explains_each_word() -> None:
+    kinds = [replace(INTENT, kind=kind, is_accepted=is_accepted) for kind in Kind for is_accepted in (False, True)]
+    words = {verdict_word(INTENT, OpenDecision(INTENT, standing)) for standing in Standing}
+    words |= {verdict_word(record) for record in kinds}
+    assert words == set(re.findall(r"^  (\w+) ", LEDGER, re.MULTILINE)) - {"pykafka"}
 
 
 def test_a_decision_is_told_whole_and_with_its_transactions() -> None:

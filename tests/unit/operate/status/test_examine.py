@@ -15,7 +15,7 @@ from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.operate.status.collect import BETWEEN_LOOKS_S, examine
-from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
+from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
 from kafka_sink.operate.status.findings import Limits, Trouble
 
 NOW = 10_000_000_000
@@ -27,6 +27,12 @@ OPEN = LedgerRecord(
 NEXT = replace(OPEN, key=BatchKey("query", 8))
 DONE = OPEN.as_closed(Kind.DONE, NOW)
 STUCK = replace(OPEN, kind=Kind.STUCK, outcomes=(TransactionOutcome.LOST,))
+
+
+FINE = ClusterFacts(NOW, "here", [])
+# Nobody lists it: seen for the first time, and again.
+NEW = replace(FINE, unlisted=[OpenProducer("t", 3, 4711, 3, 42, NOW)])
+OLD = replace(FINE, unlisted=[OpenProducer("t", 3, 4711, 3, 42, NOW - 1)])
 
 
 def facts_of(record: LedgerRecord, standing: Standing = Standing.OPEN) -> ClusterFacts:
@@ -46,6 +52,9 @@ def facts_of(record: LedgerRecord, standing: Standing = Standing.OPEN) -> Cluste
         ([facts_of(OPEN), facts_of(OPEN, Standing.OVERDUE)], [Trouble.OVERDUE]),
         # It became a loss meanwhile, and that does not pass.
         ([facts_of(OPEN), facts_of(STUCK)], [Trouble.LOST]),
+        ([NEW, FINE], []),
+        ([NEW, OLD], []),
+        ([OLD], []),
         # Nothing that may pass: no second look.
         ([facts_of(STUCK)], [Trouble.LOST]),
     ],

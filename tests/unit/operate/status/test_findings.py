@@ -12,13 +12,13 @@ from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.operate.status.facts import ClusterFacts, HangingProducer, LedgerFacts
+from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
 from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, judge, span, worst
 
 NOW, S, MIN = 10_000_000_000, 1_000, 60_000
 TIMEOUT_MS = 15 * MIN
 LIMITS = Limits(open_ms=MIN, silent_ms=0)
-BROKERS = BrokerArguments(("--bootstrap-server", "b:9092"), "")
+BROKERS = BrokerArguments(("--bootstrap-server", "b:9092"), "", ("--bootstrap-server", "b:9092"))
 COMMANDS = CommandTexts(BROKERS)
 LEDGER = COMMANDS.ledger_topic
 RUN = "0123456789abcdef"
@@ -51,6 +51,11 @@ def facts_of(*ledgers: LedgerFacts, **more: object) -> ClusterFacts:
 
 def replace_facts(facts: ClusterFacts, **more: object) -> ClusterFacts:
     return replace(facts, **more)  # type: ignore[arg-type]
+
+
+def hanging(name: str = f"orders-{RUN}-9-0", state: str = "CompleteAbort", *, is_aborted: bool = True) -> OpenProducer:
+    told = TransactionDescription(name, state, 4711, 4, TIMEOUT_MS, -1)
+    return OpenProducer("t", 3, 4711, 3, 42, NOW, told, is_aborted)
 
 
 def found_in(facts: ClusterFacts, limits: Limits = LIMITS) -> list[tuple[Trouble, Severity, tuple[str, ...]]]:
@@ -249,17 +254,60 @@ def test_the_mark_of_a_finding_stays_when_younger_transactions_come_and_changes_
     assert first.mark == second.mark != third.mark
 
 
-def test_what_hangs_is_ended_by_kafkas_own_tool() -> None:
-    facts = facts_of(ledger_of(record_of()), hanging=[HangingProducer("t", 3, 4711, 42)])
-    (found,) = judge(facts, LIMITS, BROKERS)
-    tool = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic t --partition 3 --start-offset 42"
-    assert (found.trouble, found.severity, found.commands) == (Trouble.HANGING, ACT, (tool,))
-    with_file = BrokerArguments(("--bootstrap-server", "b:9092", "--properties", "client.properties"), "")
-    (found,) = judge(facts, LIMITS, with_file)
+ABORT = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic t --partition 3 --start-offset 42"
+
+
+@pytest.mark.parametrize(
+    ("one", "commands", "words"),
+    [
+        (hanging(), (ABORT,), "It was aborted, and Kafka's own tool ends it there, too"),
+        # Perhaps a later transaction under the id was aborted.
+        (hanging(is_aborted=False), (), "which an abort would hide for good: see"),
+        (hanging(state="CompleteCommit", is_aborted=False), (), "which an abort would hide for good: see"),
+        (hanging(state="Empty", is_aborted=False), (), "which says Empty"),
+        # The ledger says that its rows are to be seen, or what it says is not known.
+        (hanging(f"decided-{RUN}-0-2"), (), "The ledger names it, or cannot be read: finish that first"),
+        (hanging(f"unread-{RUN}-0-0"), (), "The ledger names it, or cannot be read: finish that first"),
+    ],
+)
+def test_what_hangs_is_aborted_only_if_nothing_that_was_delivered_can_be_hidden(
+    one: OpenProducer, commands: tuple[str, ...], words: str
+) -> None:
+    entry = TransactionEntry(0, 2, 4711, 3, 2, "t", 0, 9, 10)
+    decided = replace(record_of(Kind.INTENT, sink_id="decided"), entries=(entry,))
+    ledger = ledger_of(decided, judged=(OPEN, 14 * MIN))
+    facts = facts_of(replace(ledger, listed=[*ledger.listed, Listed("unread", 9, None, origin="there")]), hanging=[one])
+    found = [each for each in judge(facts, LIMITS, BROKERS) if each.trouble is Trouble.HANGING]
+    assert [(each.severity, each.commands, each.is_passing) for each in found] == [(ACT, commands, True)]
+    assert words in found[0].text
+
+
+def test_the_command_of_kafkas_tool_has_a_file_of_its_own_for_the_login() -> None:
+    brokers = replace(BROKERS, tool_words=("--bootstrap-server", "b:9092", "--command-config", "client.properties"))
+    (found,) = judge(facts_of(ledger_of(record_of()), hanging=[hanging()]), LIMITS, brokers)
     assert "--command-config client.properties abort" in found.commands[0]
+    assert "client.properties stands for a file with the login as Kafka's tools read it" in found.text
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "max_ms", "is_told"), [(0, 0, False), (16 * MIN, 15 * MIN, False), (16 * MIN + 1, 15 * MIN, True),
+                                      (16 * MIN + 1, 60 * MIN, False)]
+)  # fmt: skip
+def test_a_producer_that_nobody_lists_is_told_when_no_transaction_may_be_open_any_more(
+    age_ms: int, max_ms: int, is_told: bool
+) -> None:
+    one = OpenProducer("t", 3, 4711, 3, 42, NOW - age_ms)
+    facts = facts_of(ledger_of(record_of()), unlisted=[one], transaction_max_ms=max_ms)
+    assert found_in(facts) == ([(Trouble.HANGING, LOOK, ())] if is_told else [])
 
 
 # ---- all together ----------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_comes_before_what_hangs() -> None:
+    ledger = ledger_of(record_of(Kind.INTENT, age_ms=MIN), judged=(OPEN, MIN))
+    found = judge(facts_of(ledger, hanging=[hanging()]), LIMITS, BROKERS)
+    assert [each.trouble for each in found] == [Trouble.OPEN, Trouble.HANGING]
 
 
 def test_the_worst_comes_first_and_each_is_found_by_its_sink() -> None:
@@ -290,7 +338,7 @@ def test_every_finding_names_a_command_with_all_its_arguments(trouble: Trouble) 
             ],
         ),
         transactions=[transaction(TASK, 8 * MIN, "t"), transaction(FOREIGN, 8 * MIN, "t")],
-        hanging=[HangingProducer("t", 3, 4711, 42)],
+        hanging=[hanging()],
     )
     found: list[Finding] = judge(one_of_each, Limits(MIN, 10 * MIN), BROKERS)
     (one,) = [each for each in found if each.trouble is trouble]
