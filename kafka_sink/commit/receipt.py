@@ -99,6 +99,8 @@ class TaskReceipt:
     bytes: int = 0
     retry_count: int = 0
     send_ms: int = 0
+    # What of `written` is letters about rows that could not be sent (record.errors=dead-letter).
+    dead_letters: tuple[WrittenPartition, ...] = ()
     # Rows skipped because of an option, by reason.
     record_errors: Mapping[str, int] = field(default_factory=dict)
     # Digest of the incoming keys and values, in order (formats/records/digest.py).
@@ -139,6 +141,8 @@ class BatchSummary:
     record_errors: Mapping[str, int]
     # The sum over the tasks: independent of their order.
     digest: int = 0
+    # What of `written` is letters about rows that could not be sent.
+    dead_letters: tuple[WrittenPartition, ...] = ()
 
     @property
     def topic_rows(self) -> dict[str, int]:
@@ -147,12 +151,9 @@ class BatchSummary:
 
 def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
     every = list(receipts)
-    partitions: dict[tuple[str, int], WrittenPartition] = {}
+    written = _merged(one for receipt in every for one in receipt.written)
     errors: dict[str, int] = {}
     for receipt in every:
-        for written in receipt.written:
-            known = partitions.get(written[:2])
-            partitions[written[:2]] = written if known is None else known.merge(written)
         for reason, count in receipt.record_errors.items():
             errors[reason] = errors.get(reason, 0) + count
     return BatchSummary(
@@ -162,11 +163,31 @@ def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         bytes=sum(receipt.bytes for receipt in every),
         retry_count=sum(receipt.retry_count for receipt in every),
         send_ms_max=max((receipt.send_ms for receipt in every), default=0),
-        topics=_topics(partitions.values()),
-        written=tuple(partitions[where] for where in sorted(partitions)),
+        topics=_topics(written),
+        written=written,
         record_errors=dict(sorted(errors.items())),
         digest=sum(receipt.digest for receipt in every) & DIGEST_MAX,
+        dead_letters=_merged(one for receipt in every for one in receipt.dead_letters),
     )
+
+
+def without_letters(
+    written: Iterable[WrittenPartition], dead_letters: Iterable[WrittenPartition]
+) -> tuple[WrittenPartition, ...]:
+    """The rows. Those that name the topic of the letters themselves share its partitions with them: there letters are
+    between the offsets, as records of other writers may be."""
+    letters = {each[:2]: each.row_count for each in dead_letters}
+    counted = (each._replace(row_count=each.row_count - letters.get(each[:2], 0)) for each in written)
+    return tuple(each for each in counted if each.row_count)
+
+
+def _merged(every: Iterable[WrittenPartition]) -> tuple[WrittenPartition, ...]:
+    """One for each partition, in order."""
+    partitions: dict[tuple[str, int], WrittenPartition] = {}
+    for each in every:
+        known = partitions.get(each[:2])
+        partitions[each[:2]] = each if known is None else known.merge(each)
+    return tuple(partitions[where] for where in sorted(partitions))
 
 
 def _topics(written: Iterable[WrittenPartition]) -> dict[str, TopicSummary]:

@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -115,6 +115,13 @@ def write_task(
         raise
 
 
+class Sent(NamedTuple):
+    """A call of the producer's. `are_letters`: about rows that could not be sent."""
+
+    future: ArrowFuture
+    are_letters: bool = False
+
+
 class Task:
     def __init__(
         self,
@@ -145,8 +152,10 @@ class Task:
         self._ledgers = ledger_names(options)
         self._producer, has_begun = self._borrow(self._identity, next_identity(self._last, self._producer_options))
         self._started_s = time.monotonic()
-        self._pending: deque[ArrowFuture] = deque()
+        self._pending: deque[Sent] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
+        # Of these.
+        self._dead_letters: dict[tuple[str, int], WrittenPartition] = {}
         self._row_count = 0
         self._delivered_count = 0
         self._byte_count = 0
@@ -250,21 +259,21 @@ class Task:
             try:
                 if self._options.topic is None:
                     check_values(rows)
-                self._pending.append(self._producer.send_arrow(rows, self._options.topic))
+                self._pending.append(Sent(self._producer.send_arrow(rows, self._options.topic)))
             except DataError as error:
                 raise _count_from_task_start(error, self._row_count) from error
         self._row_count += count
         # One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms.
-        for future in self._pending:
-            if (failure := future.failure) is not None:
+        for sent in self._pending:
+            if (failure := sent.future.failure) is not None:
                 raise failure
-        while self._pending and self._pending[0].done():
+        while self._pending and self._pending[0].future.done():
             self._take_result(self._pending.popleft())
 
     def finish(self) -> TaskReceipt:
         self._producer.flush()
-        for future in self._pending:
-            self._take_result(future)
+        for sent in self._pending:
+            self._take_result(sent)
         if self._meter is not None:
             self._meter.on_sent()
         prepared = self._producer.prepare_transaction() if self._identity is not None else None
@@ -290,6 +299,7 @@ class Task:
             timeout_ms=timeout_ms,
             remaining_ms=max(0, timeout_ms - self._age_ms()),
             written=tuple(self._written[where] for where in sorted(self._written)),
+            dead_letters=tuple(self._dead_letters[where] for where in sorted(self._dead_letters)),
             topic_ids=prepared.topic_ids if prepared is not None else {},
             row_count=self._delivered_count,
             bytes=self._byte_count,
@@ -342,7 +352,7 @@ class Task:
             rows, self._options.topic, self._producer, self._producer_options, self._ledgers
         )
         if sendable.num_rows:
-            self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
+            self._pending.append(Sent(self._producer.send_arrow(sendable, self._options.topic)))
         if unsendable is not None:
             self._leave_out(unsendable if places is None else unsendable.renumber(places))
 
@@ -362,19 +372,20 @@ class Task:
             first_row=self._row_count,
             bytes_max=min(self._producer_options.max_request_size, self._producer_options.buffer_memory),
         )
-        self._pending.append(self._producer.send_arrow(letters, topic))
+        self._pending.append(Sent(self._producer.send_arrow(letters, topic), are_letters=True))
 
-    def _take_result(self, future: ArrowFuture) -> None:
-        metadata: ArrowMetadata = future.result()
+    def _take_result(self, sent: Sent) -> None:
+        metadata: ArrowMetadata = sent.future.result()
         self._delivered_count += metadata.row_count
         self._byte_count += metadata.byte_count
         for (topic, partition), extent in metadata.partitions.items():
             if topic in self._ledgers:
                 # Nothing of this task becomes visible. Names are not compared before: that would cost time per row.
                 raise ledger_row_error(topic)
-            known = self._written.get((topic, partition))
             added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
-            self._written[topic, partition] = added if known is None else known.merge(added)
+            for book in (self._written, self._dead_letters) if sent.are_letters else (self._written,):
+                known = book.get((topic, partition))
+                book[topic, partition] = added if known is None else known.merge(added)
 
 
 def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:

@@ -35,7 +35,8 @@ def check_manifest_topic(client: Client, topic: str) -> None:
 @dataclass(frozen=True)
 class BatchManifest:
     """One delivered batch. `batch_id`: the number of a micro-batch, or the batch.id of an export. Between the first and
-    the last offset of a partition there may be records of other writers, and there are markers of transactions."""
+    the last offset of a partition there may be records of other writers, and there are markers of transactions.
+    `dead_letters` are not in `row_count` and `partitions`."""
 
     sink: str
     query_id: str
@@ -47,6 +48,7 @@ class BatchManifest:
     schemas: Mapping[str, int]
     # An operator has accepted a batch of which rows were lost: these are the rows that it should have.
     is_accepted: bool = False
+    dead_letters: tuple[WrittenPartition, ...] = ()
 
     def spark_options(self) -> dict[str, str]:
         """Options for `spark.read.format("kafka")` that read exactly the offsets of this batch."""
@@ -114,11 +116,6 @@ def _content(value: bytes | None) -> Mapping[str, Any] | None:
 
 
 def _manifest_of(content: Mapping[str, Any]) -> BatchManifest:
-    written = [
-        WrittenPartition(topic, partition, rows, first, last)
-        for topic, found in content["topics"].items()
-        for partition, first, last, rows in found["partitions"]
-    ]
     return BatchManifest(
         sink=content["sink"],
         query_id=content["query"],
@@ -126,7 +123,16 @@ def _manifest_of(content: Mapping[str, Any]) -> BatchManifest:
         row_count=content["rows"],
         digest=content["digest"],
         closed_ms=content["closed_ms"],
-        partitions=tuple(written),
+        partitions=_partitions(content["topics"]),
         schemas=content.get("schemas", {}),
         is_accepted=content.get("accepted", False),
+        dead_letters=_partitions(content.get("dead_letters", {})),
+    )
+
+
+def _partitions(topics: Mapping[str, Any]) -> tuple[WrittenPartition, ...]:
+    return tuple(
+        WrittenPartition(topic, partition, rows, first, last)
+        for topic, found in topics.items()
+        for partition, first, last, rows in found["partitions"]
     )
