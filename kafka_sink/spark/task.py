@@ -57,6 +57,7 @@ from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 from kafka_sink.spark.task_context import TaskPlace, is_spark_waiting
 
 if TYPE_CHECKING:
+    from kafka_sink.formats.records.varint import Array
     from kafka_sink.spark.changes import ChangeRows
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
@@ -227,6 +228,7 @@ class Task:
 
     def append(self, rows: pa.RecordBatch) -> None:
         misfits: Mapping[int, DataError] = {}
+        is_second: Array | None = None
         if not self._row_count:
             if warning := unit_warning(rows):
                 _LOGGER.warning(warning)
@@ -237,7 +239,7 @@ class Task:
 
                 warn_once(LARGE_ARROW_BATCHES)
         if self._changes is not None:
-            rows, misfits = self._changes.apply(rows)
+            rows, misfits, is_second = self._changes.apply(rows)
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
@@ -254,7 +256,7 @@ class Task:
             # The first record begins the transaction, which may be long after the brokers were asked for the id.
             self._check_that_spark_waits()
         if self._options.record_errors != FAIL:
-            self._send_what_can_be_sent(rows, given, misfits)
+            self._send_what_can_be_sent(rows, given, misfits, is_second)
         else:
             try:
                 if self._options.topic is None:
@@ -339,17 +341,18 @@ class Task:
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
     def _send_what_can_be_sent(
-        self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
+        self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], is_second: Array | None
     ) -> None:
         """The slow path is only for an Arrow batch with an unsendable row; others are checked and sent as usual."""
         from kafka_sink.spark.unsendable import split_misfits, split_unsendable
 
         places = None
         if misfits:
-            rows, places, unfit = split_misfits(rows, given, misfits, self._encoding)
+            rows, places, unfit = split_misfits(rows, given, misfits, self._encoding, is_second)
+            is_second = None if is_second is None else is_second[places]
             self._leave_out(unfit)
         sendable, unsendable = split_unsendable(
-            rows, self._options.topic, self._producer, self._producer_options, self._ledgers
+            rows, self._options.topic, self._producer, self._producer_options, self._ledgers, is_second
         )
         if sendable.num_rows:
             self._pending.append(Sent(self._producer.send_arrow(sendable, self._options.topic)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -149,6 +150,52 @@ def test_a_batch_of_preimages_alone_writes_nothing(broker: EmbeddedBroker) -> No
     rows = batch([("update_preimage", ANN, None)])
     receipt = write(broker, rows, batch([("insert", BOB, None)]), **{"envelope": "upsert", "value.format": "json"})
     assert receipt.row_count == 1 == len(read(broker))
+
+
+LETTERS = {"record.errors": "dead-letter", "dead.letter.topic": "dead"}
+# Ids of 32 bits, where the column has 64.
+NARROW = {
+    "type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": [
+            {"name": "id", "type": "int"}, {"name": "name", "type": "string"},
+        ]}]},
+        {"name": "after", "type": ["null", "Row"]}, {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(params=["does not fit its schema", "is too large", "has no key"])
+def half_bad(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[pa.RecordBatch, dict[str, str]]:
+    """Three deletes, of which the second one cannot be sent."""
+    bad = {
+        "does not fit its schema": {"id": 2**40, "name": "big"},
+        "is too large": {"id": 2, "name": "x" * 3000},
+        "has no key": BOB,
+    }[request.param]
+    rows = batch([("delete", ANN, None), ("delete", bad, None), ("delete", {"id": 3, "name": "cid"}, None)])
+    if request.param == "has no key":
+        rows = rows.set_column(0, "key", pa.array(["1", None, "3"]))
+    path = tmp_path / "narrow.avsc"
+    path.write_text(json.dumps(NARROW))
+    schema = {"value.format": "avro", "value.schema": str(path), "value.schema.id": "1"}
+    return rows, {**DEBEZIUM, **schema, "kafka.max.request.size": "2000"}
+
+
+@pytest.mark.parametrize("errors", [LETTERS, {"record.errors": "drop"}], ids=["dead-letter", "drop"])
+def test_a_delete_that_cannot_be_sent_leaves_neither_event_nor_tombstone_and_one_letter(
+    broker: EmbeddedBroker, half_bad: tuple[pa.RecordBatch, dict[str, str]], errors: dict[str, str]
+) -> None:
+    """A tombstone alone would take the key away from who reads the table, and nobody who reads events would know."""
+    rows, options = half_bad
+    receipt = write(broker, rows, **options, **errors)
+    assert [(each.key, each.value is None) for each in read(broker)] == [
+        (b"1", False), (b"1", True), (b"3", False), (b"3", True),
+    ]  # fmt: skip
+    assert sum(receipt.record_errors.values()) == 1
+    letters = read(broker, "dead")
+    assert len(letters) == (errors is LETTERS)
+    assert [dict(each.headers)["pykafka-sink.row"] for each in letters] == [b"2"] * len(letters)
 
 
 @pytest.mark.parametrize(
