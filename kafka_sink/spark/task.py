@@ -248,7 +248,7 @@ class Task:
         if self._identity is not None:
             self._digest.add(rows)
         if self._envelope is not None:
-            rows, incomplete = self._envelope.apply(rows, self._row_count)
+            rows, incomplete = self._envelope.apply(rows, self._row_count, is_second)
             misfits = {**incomplete, **misfits}
         if misfits and self._options.record_errors == FAIL:
             raise _count_from_task_start(misfits[min(misfits)], self._row_count)
