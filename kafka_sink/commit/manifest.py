@@ -1,10 +1,13 @@
-"""The manifest of a batch: one record that says what readers find where, once all of it is there.
+"""The manifest of a batch: one record that says what readers find where, once all of it is committed.
 
 The transactions of a batch become visible one after the other, and its partitions are read one by one. With
 `manifest.topic` the record that closes a decision is written together with a manifest, in one transaction of the
 driver: both are in the log, or neither. So there is one for each decision that is closed, whoever closes it, and none
 for a batch that was found delivered. The intent holds what it says, because whoever closes a decision may know nothing
 else of the batch.
+
+It does not wait until readers see the rows. An open transaction of another application may hide them for 15 minutes, at
+each batch, and for so long the decision would be open: it is the reader who waits.
 """
 
 from __future__ import annotations
