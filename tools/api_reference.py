@@ -65,7 +65,7 @@ _TESTING = (
     "EmbeddedBroker CommittedRecord Fault Acl EmbeddedRegistry RegistryFault BrokerCluster RegistryCore Settings",
 )
 # Methods by which the sender thread completes a future. Users do not call them.
-INTERNAL = frozenset({"on_delivered", "on_failed", "fail_rest", "fail"})
+INTERNAL = frozenset({"on_delivered", "on_failed", "fail_rest", "fail", "extents"})
 # Classes with a field for each option of a page.
 OPTIONS_OF = {"ProducerOptions": "options.md#producer-options"}
 # Public names that are neither classes nor functions.

@@ -155,7 +155,9 @@ class Task:
         self._started_s = time.monotonic()
         self._pending: deque[Sent] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
-        # Of these.
+        # Those of which some rows are in an unknown place.
+        self._unknown: set[tuple[str, int]] = set()
+        # Of `_written`.
         self._dead_letters: dict[tuple[str, int], WrittenPartition] = {}
         self._row_count = 0
         self._delivered_count = 0
@@ -301,6 +303,7 @@ class Task:
             timeout_ms=timeout_ms,
             remaining_ms=max(0, timeout_ms - self._age_ms()),
             written=tuple(self._written[where] for where in sorted(self._written)),
+            unknown=tuple(sorted(self._unknown)),
             dead_letters=tuple(self._dead_letters[where] for where in sorted(self._dead_letters)),
             topic_ids=prepared.topic_ids if prepared is not None else {},
             row_count=self._delivered_count,
@@ -381,10 +384,12 @@ class Task:
         metadata: ArrowMetadata = sent.future.result()
         self._delivered_count += metadata.row_count
         self._byte_count += metadata.byte_count
-        for (topic, partition), extent in metadata.partitions.items():
+        for (topic, partition), extent in sent.future.extents().items():
             if topic in self._ledgers:
                 # Nothing of this task becomes visible. Names are not compared before: that would cost time per row.
                 raise ledger_row_error(topic)
+            if extent.unknown_count:
+                self._unknown.add((topic, partition))
             added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
             for book in (self._written, self._dead_letters) if sent.are_letters else (self._written,):
                 known = book.get((topic, partition))

@@ -26,13 +26,14 @@ from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_query
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
-from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.support.page_blocks import code_blocks
 from tests.support.producing import transactional
 from tools.foreign_reader import read_topic
 
 SCHEMA = StructType().add("value", StringType()).add("topic", StringType())
 RUN = run_of_query("run")
+DUPLICATE_SEQUENCE = 46
 # Of three partitions its manifests are not in the first one.
 QUERY_ELSEWHERE = "elsewhere"
 
@@ -151,3 +152,19 @@ def test_the_reader_of_the_guide_waits_for_rows_behind_another_s_open_transactio
     threading.Timer(1, other.abort_transaction).start()
     assert names["rows_of"](told.value, broker.bootstrap_servers) == [b"x"]
     other.close()
+
+
+def test_a_range_of_which_a_broker_has_not_told_a_part_is_unknown_and_the_batch_is_committed(
+    broker: EmbeddedBroker,
+) -> None:
+    """The leader recognises a request that was sent again, and has forgotten where its records are."""
+    named = options_of(broker, kafka_linger_ms="0", kafka_batch_size="1000")
+    options = plan_query(named, SCHEMA).options
+    broker.inject(Fault(api="Produce", topic="a", error_code=DUPLICATE_SEQUENCE, after_apply=True, skip=1))
+    key = BatchKey("query", 0)
+    receipts = write(options, "s", key, [(f"{number}" * 900, "a") for number in range(3)])
+    assert receipts[0].written == (WrittenPartition("a", 0, 3, 0, 2),) and receipts[0].unknown == (("a", 0),)
+    commit_batch(FinishedBatch(options, "s", key, RUN, receipts))
+    assert len(broker.records("a")) == 3
+    (manifest,) = kafka_sink.read_manifests(named)
+    assert manifest.partitions == (WrittenPartition("a", 0, 3, -1, -1),)

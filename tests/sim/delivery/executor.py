@@ -230,6 +230,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
         timeout_ms=timeout_ms,
         remaining_ms=max(0, timeout_ms - (executor.loop.now_ms - started_ms)),
         written=_partitions_of(records),
+        unknown=tuple(sorted({record.topic_partition for record in records if record.offset < 0})),
         dead_letters=_partitions_of(letters),
         row_count=len(records),
         digest=attempt.batch.digest_of(attempt.rows),
