@@ -64,7 +64,7 @@ _TESTING = (
     "For tests of your own: [embedded-broker.md](embedded-broker.md).",
     "EmbeddedBroker CommittedRecord Fault Acl EmbeddedRegistry RegistryFault BrokerCluster RegistryCore Settings",
 )
-# Methods by which the sender thread completes a future. Users do not call them.
+# Methods by which the sender thread completes a future, and by which a task looks into one. Users do not call them.
 INTERNAL = frozenset({"on_delivered", "on_failed", "fail_rest", "fail", "extents"})
 # Classes with a field for each option of a page.
 OPTIONS_OF = {"ProducerOptions": "options.md#producer-options"}

@@ -14,7 +14,7 @@ from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from tests.sim.scenario import TOPICS
 
-LETTER_EVERY = 8
+LETTER_EVERY = 3
 
 
 @dataclass(slots=True, eq=False)
