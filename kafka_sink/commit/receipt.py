@@ -189,7 +189,7 @@ def known_extents(receipts: Iterable[TaskReceipt]) -> tuple[WrittenPartition, ..
 def _told(receipts: Sequence[TaskReceipt]) -> tuple[tuple[WrittenPartition, ...], tuple[WrittenPartition, ...]]:
     """All that was written, and the dead letters of it, by partition. A range without some of its rows is none."""
     unknown = {where for receipt in receipts for where in receipt.unknown}
-    unknown |= {one[:2] for receipt in receipts for one in receipt.written if one.last_offset < 0}
+    unknown |= {one[:2] for receipt in receipts for one in receipt.written if one.first_offset < 0}
     letters = _merged(one for receipt in receipts for one in receipt.dead_letters)
     written, dead_letters = (
         tuple(one.untold if one[:2] in unknown else one for one in found)
