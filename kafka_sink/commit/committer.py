@@ -40,7 +40,7 @@ from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.next_step import NextStep, first_step, next_step
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.preflight import Preflight
-from kafka_sink.commit.receipt import UNNAMED_BATCH, summarize_receipts
+from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
 from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
@@ -497,7 +497,7 @@ class Committer:
             return
         self._move(Phase.VERIFYING)
         self._deadline_ms = now_ms + self._settings.visible_ms
-        self._current = Visible(self._settings, self._summary.written).begin(now_ms)
+        self._current = Visible(self._settings, known_extents(self._job.receipts)).begin(now_ms)
 
     def _on_verified(self, now_ms: int, step: Visible) -> None:
         if step.note:

@@ -29,7 +29,7 @@ from kafka_sink.commit.identity import (
     sink_id_of_query,
 )
 from kafka_sink.commit.manifest import Manifest, manifest_key, manifest_value
-from kafka_sink.commit.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt
+from kafka_sink.commit.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt, without_letters
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 
@@ -131,7 +131,11 @@ class LedgerRecord:
         named: dict[str, object] = {"sink": sink, "query": query_id, "batch": batch_id, "run": self.run}
         named |= {"name": self.label} if self.label else {}
         named |= {"accepted": True} if self.is_accepted else {}
-        named |= {"rows": self.row_count, "digest": f"{self.digest or 0:016x}", "closed_ms": self.wall_ms}
+        named |= {
+            "rows": self.row_count - self.manifest.letter_count,
+            "digest": f"{self.digest or 0:016x}",
+            "closed_ms": self.wall_ms,
+        }
         return manifest_key(sink, query_id, batch_id), manifest_value(self.manifest, named)
 
     def with_outcomes(self, outcomes: Sequence[TransactionOutcome | None], wall_ms: int) -> LedgerRecord:
@@ -288,8 +292,13 @@ def batch_at_hand(
         digest=summary.digest,
         cluster_id=cluster_id,
         label=label,
-        manifest=None if manifest is None else replace(manifest, written=summary.written),
+        manifest=None if manifest is None else _fill(manifest, summary),
     )
+
+
+def _fill(manifest: Manifest, summary: BatchSummary) -> Manifest:
+    rows = without_letters(summary.written, summary.dead_letters)
+    return replace(manifest, written=rows, dead_letters=summary.dead_letters)
 
 
 def intent_of(

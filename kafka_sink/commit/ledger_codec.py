@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -64,6 +65,8 @@ _RANGE_COLUMNS = (
     ("first_offset", INT64_MAX, True),
     ("last_offset", INT64_MAX, True),
 )
+# Omitted if there are none. Releases that do not know it write manifests without them.
+_DEAD_LETTERS = "dead_letters"
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
 
@@ -249,16 +252,23 @@ def _pack_entries(entries: tuple[TransactionEntry, ...]) -> dict[str, Any]:
 
 
 def _pack_manifest(manifest: Manifest) -> dict[str, Any]:
-    topics = sorted({written.topic for written in manifest.written})
-    index_of = {topic: index for index, topic in enumerate(topics)}
     packed: dict[str, Any] = {"to": manifest.topic, "at": manifest.partition, "sink": manifest.sink}
-    packed |= {"topics": topics, "topic": [index_of[written.topic] for written in manifest.written]}
-    ranges = [(one.partition, one.row_count, one.first_offset + 1, one.last_offset + 1) for one in manifest.written]
+    packed |= _pack_ranges(manifest.written)
+    if manifest.dead_letters:
+        packed[_DEAD_LETTERS] = _pack_ranges(manifest.dead_letters)
+    if manifest.schemas:
+        packed["schemas"] = dict(manifest.schemas)
+    return packed
+
+
+def _pack_ranges(written: Sequence[WrittenPartition]) -> dict[str, Any]:
+    topics = sorted({each.topic for each in written})
+    index_of = {topic: index for index, topic in enumerate(topics)}
+    packed: dict[str, Any] = {"topics": topics, "topic": [index_of[each.topic] for each in written]}
+    ranges = [(one.partition, one.row_count, one.first_offset + 1, one.last_offset + 1) for one in written]
     for place, (name, _, has_differences) in enumerate(_RANGE_COLUMNS):
         numbers = [each[place] for each in ranges]
         packed[name] = _differences(numbers) if has_differences else numbers
-    if manifest.schemas:
-        packed["schemas"] = dict(manifest.schemas)
     return packed
 
 
@@ -352,21 +362,27 @@ def _entries(packed: Any) -> tuple[TransactionEntry, ...]:
 def _manifest(packed: Any) -> Manifest:
     if not isinstance(packed, dict):
         raise UnreadableRecord("a ledger record whose manifest is no object")
+    return Manifest(
+        topic=_check_shape(packed.get("to"), "to"),
+        partition=_number(packed.get("at"), "at", 0, INT32_MAX),
+        sink=_text(packed.get("sink"), "sink"),
+        written=_ranges(packed),
+        schemas=_topics(packed.get("schemas", {})),
+        dead_letters=_ranges(packed[_DEAD_LETTERS]) if _DEAD_LETTERS in packed else (),
+    )
+
+
+def _ranges(packed: Any) -> tuple[WrittenPartition, ...]:
+    if not isinstance(packed, dict):
+        raise UnreadableRecord("a ledger record whose dead letters are no object")
     topics = _texts(packed.get("topics"), "topics", TOPICS_MAX)
     indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
     columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _RANGE_COLUMNS]
     if any(len(column) != len(indexes) for column in columns):
         raise UnreadableRecord("a ledger record whose manifest has columns of different lengths")
-    ranges = [
+    return tuple(
         WrittenPartition(topics[index], partition, rows, first - 1, last - 1)
         for index, partition, rows, first, last in zip(indexes, *columns, strict=True)
-    ]
-    return Manifest(
-        topic=_check_shape(packed.get("to"), "to"),
-        partition=_number(packed.get("at"), "at", 0, INT32_MAX),
-        sink=_text(packed.get("sink"), "sink"),
-        written=tuple(ranges),
-        schemas=_topics(packed.get("schemas", {})),
     )
 
 

@@ -1,16 +1,19 @@
-"""The manifest of a batch: one record that says what readers find where, once all of it is there.
+"""The manifest of a batch: one record that says what readers find where, once all of it is committed.
 
 The transactions of a batch become visible one after the other, and its partitions are read one by one. With
 `manifest.topic` the record that closes a decision is written together with a manifest, in one transaction of the
 driver: both are in the log, or neither. So there is one for each decision that is closed, whoever closes it, and none
 for a batch that was found delivered. The intent holds what it says, because whoever closes a decision may know nothing
 else of the batch.
+
+It does not wait until readers see the rows. An open transaction of another application may hide them for 15 minutes, at
+each batch, and for so long the decision would be open: it is the reader who waits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_sink.commit.receipt import BatchId, WrittenPartition
@@ -27,10 +30,16 @@ class Manifest:
     topic: str
     partition: int
     sink: str
-    # Of the whole batch, one for each partition; others' records may lie between the offsets.
+    # Rows of the whole batch, one for each partition; others' records may lie between the offsets.
     written: tuple[WrittenPartition, ...] = ()
     # Ids in the registry, of key and value where all rows have the same.
     schemas: Mapping[str, int] = field(default_factory=dict)
+    # Letters about rows that could not be sent. Who reads the batch does not want them.
+    dead_letters: tuple[WrittenPartition, ...] = ()
+
+    @property
+    def letter_count(self) -> int:
+        return sum(each.row_count for each in self.dead_letters)
 
     @property
     def log(self) -> Leader:
@@ -46,17 +55,23 @@ def manifest_key(sink: str, query_id: str, batch_id: BatchId) -> bytes:
 
 def manifest_value(manifest: Manifest, named: Mapping[str, object]) -> bytes:
     """`named`: what names and describes the batch, in the order in which people read it."""
-    topics: dict[str, dict[str, list[list[int]] | int]] = {}
-    for topic in sorted({written.topic for written in manifest.written}):
-        ranges = [written for written in manifest.written if written.topic == topic]
-        topics[topic] = {
-            "rows": sum(written.row_count for written in ranges),
-            "partitions": [[each.partition, each.first_offset, each.last_offset, each.row_count] for each in ranges],
-        }
-    content = {"pykafka-sink-manifest": FORMAT_VERSION, **named, "topics": topics}
+    content = {"pykafka-sink-manifest": FORMAT_VERSION, **named, "topics": _by_topic(manifest.written)}
+    if manifest.dead_letters:
+        content["dead_letters"] = _by_topic(manifest.dead_letters)
     if manifest.schemas:
         content["schemas"] = dict(manifest.schemas)
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _by_topic(written: Sequence[WrittenPartition]) -> dict[str, dict[str, list[list[int]] | int]]:
+    topics: dict[str, dict[str, list[list[int]] | int]] = {}
+    for topic in sorted({each.topic for each in written}):
+        ranges = [each for each in written if each.topic == topic]
+        topics[topic] = {
+            "rows": sum(each.row_count for each in ranges),
+            "partitions": [[each.partition, each.first_offset, each.last_offset, each.row_count] for each in ranges],
+        }
+    return topics
 
 
 def partition_of_key(key: bytes, count: int) -> int:

@@ -11,7 +11,7 @@ compared.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,7 +55,8 @@ UNNAMED_BATCH = BatchKey("", "")
 
 
 class WrittenPartition(NamedTuple):
-    """What one task, or a whole batch, wrote to one partition; other writers' records may lie between the offsets."""
+    """What one task, or a whole batch, wrote to one partition; other writers' records may lie between the offsets.
+    Offsets of -1: a broker did not say where the rows are, or some of them."""
 
     topic: str
     partition: int
@@ -64,8 +65,14 @@ class WrittenPartition(NamedTuple):
     last_offset: int
 
     def merge(self, other: WrittenPartition) -> WrittenPartition:
-        first, last = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
+        """Of offsets that are not known nothing is left: who tells a range must know that (`unknown`)."""
+        known = [each.first_offset for each in (self, other) if each.first_offset >= 0]
+        first, last = min(known, default=-1), max(self.last_offset, other.last_offset)
         return WrittenPartition(self.topic, self.partition, self.row_count + other.row_count, first, last)
+
+    @property
+    def untold(self) -> WrittenPartition:
+        return self._replace(first_offset=-1, last_offset=-1)
 
 
 class PreparedTransaction(NamedTuple):
@@ -94,11 +101,16 @@ class TaskReceipt:
     # The transaction's timeout, and what was left of it.
     timeout_ms: int = 0
     remaining_ms: int = 0
+    # Offsets of the rows whose place is known: a commit asks about them.
     written: tuple[WrittenPartition, ...] = ()
+    # Partitions with rows whose place is not known, besides others. Nobody is told of a range there.
+    unknown: tuple[tuple[str, int], ...] = ()
     row_count: int = 0
     bytes: int = 0
     retry_count: int = 0
     send_ms: int = 0
+    # What of `written` is letters about rows that could not be sent (record.errors=dead-letter).
+    dead_letters: tuple[WrittenPartition, ...] = ()
     # Rows skipped because of an option, by reason.
     record_errors: Mapping[str, int] = field(default_factory=dict)
     # Digest of the incoming keys and values, in order (formats/records/digest.py).
@@ -139,6 +151,8 @@ class BatchSummary:
     record_errors: Mapping[str, int]
     # The sum over the tasks: independent of their order.
     digest: int = 0
+    # What of `written` is letters about rows that could not be sent.
+    dead_letters: tuple[WrittenPartition, ...] = ()
 
     @property
     def topic_rows(self) -> dict[str, int]:
@@ -147,12 +161,9 @@ class BatchSummary:
 
 def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
     every = list(receipts)
-    partitions: dict[tuple[str, int], WrittenPartition] = {}
+    written, dead_letters = _told(every)
     errors: dict[str, int] = {}
     for receipt in every:
-        for written in receipt.written:
-            known = partitions.get(written[:2])
-            partitions[written[:2]] = written if known is None else known.merge(written)
         for reason, count in receipt.record_errors.items():
             errors[reason] = errors.get(reason, 0) + count
     return BatchSummary(
@@ -162,11 +173,48 @@ def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         bytes=sum(receipt.bytes for receipt in every),
         retry_count=sum(receipt.retry_count for receipt in every),
         send_ms_max=max((receipt.send_ms for receipt in every), default=0),
-        topics=_topics(partitions.values()),
-        written=tuple(partitions[where] for where in sorted(partitions)),
+        topics=_topics(written),
+        written=written,
         record_errors=dict(sorted(errors.items())),
         digest=sum(receipt.digest for receipt in every) & DIGEST_MAX,
+        dead_letters=dead_letters,
     )
+
+
+def known_extents(receipts: Iterable[TaskReceipt]) -> tuple[WrittenPartition, ...]:
+    """What is known of the offsets of a batch, also where its range in a partition is not."""
+    return _merged(one for receipt in receipts for one in receipt.written)
+
+
+def _told(receipts: Sequence[TaskReceipt]) -> tuple[tuple[WrittenPartition, ...], tuple[WrittenPartition, ...]]:
+    """All that was written, and the dead letters of it, by partition. A range without some of its rows is none."""
+    unknown = {where for receipt in receipts for where in receipt.unknown}
+    unknown |= {one[:2] for receipt in receipts for one in receipt.written if one.first_offset < 0}
+    letters = _merged(one for receipt in receipts for one in receipt.dead_letters)
+    written, dead_letters = (
+        tuple(one.untold if one[:2] in unknown else one for one in found)
+        for found in (known_extents(receipts), letters)
+    )
+    return written, dead_letters
+
+
+def without_letters(
+    written: Iterable[WrittenPartition], dead_letters: Iterable[WrittenPartition]
+) -> tuple[WrittenPartition, ...]:
+    """The rows. Those that name the topic of the letters themselves share its partitions with them: there letters are
+    between the offsets, as records of other writers may be."""
+    letters = {each[:2]: each.row_count for each in dead_letters}
+    counted = (each._replace(row_count=each.row_count - letters.get(each[:2], 0)) for each in written)
+    return tuple(each for each in counted if each.row_count)
+
+
+def _merged(every: Iterable[WrittenPartition]) -> tuple[WrittenPartition, ...]:
+    """One for each partition, in order."""
+    partitions: dict[tuple[str, int], WrittenPartition] = {}
+    for each in every:
+        known = partitions.get(each[:2])
+        partitions[each[:2]] = each if known is None else known.merge(each)
+    return tuple(partitions[where] for where in sorted(partitions))
 
 
 def _topics(written: Iterable[WrittenPartition]) -> dict[str, TopicSummary]:

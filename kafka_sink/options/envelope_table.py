@@ -81,7 +81,8 @@ _HEADERS = (
     Option("row.id.header", HeaderName(), "The name of a header with an id of the row, which it has whenever and "
            "wherever it is written: for readers that see rows more than once ([recipe](headers.md#row-ids)). It is the "
            "digest of key, value and timestamp, or the text of row.id.column. It replaces a header of that name, and "
-           "is the default of the id of a CloudEvent.", into="row_id_header", example="row-id"),
+           "is the default of the id of a CloudEvent. With envelope it needs row.id.column.", into="row_id_header",
+           example="row-id"),
     Option("row.id.column", NOT_EMPTY, "The column with the id: string or whole number. record.errors handles a row "
            "whose id is null or empty. The column is also part of the value, unless value.columns leaves it out.",
            into="row_id_column", example="order_id",

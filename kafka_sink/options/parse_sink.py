@@ -351,3 +351,11 @@ def check_changes(draft: Draft, value_format: str | None, envelope: EnvelopeOpti
             "delete would be no tombstone: use cloudevents=binary, or leave one out",
             OPTIONS_CONTRADICT,
         )
+    has_digests = envelope is not None and envelope.row_id_header is not None and envelope.row_id_column is None
+    if chosen is not None and has_digests:
+        raise ConfigError(
+            f"envelope={chosen} and row.id.header need row.id.column: without it equal changes have one id, such as "
+            "two deletes of a key, and readers that drop repeated ids lose the second one. Name a column that names "
+            "the change, not the row: for example version, operation and key",
+            OPTIONS_CONTRADICT,
+        )

@@ -146,7 +146,7 @@ _DELIVERY = (
            "delivered. Open transactions of other writers in the topic can use up this time at each batch. 0: do "
            "not wait.", default=0, scope=_ONCE),
     Option("manifest.topic", TOPIC_NAME, "A topic that gets one record for each delivered batch, exactly once and when "
-           "all of it is there: topics, partitions, offsets, rows. It must exist. "
+           "all of it is committed: topics, partitions, offsets, rows. It must exist. "
            "[Guide](guides/manifests.md).", scope=_ONCE, example="orders.manifests"),
     Option("ledger.topic", TOPIC_NAME, "The compacted topic with the decisions of exactly-once sinks, which may "
            "share it. It is created if it is missing.", default=DEFAULT_LEDGER, scope=_ONCE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from kafka_sink.errors import KafkaSinkError, copy_error
 from kafka_sink.formats.records.batch import Share
@@ -23,11 +24,27 @@ ROWS_NAMED_MAX = 10
 
 @frozen
 class PartitionRange:
-    """`record_count` records from the first to the last offset; other producers' records may lie between them."""
+    """`record_count` records from the first to the last offset; other producers' records may lie between them. -1: a
+    broker recognised records that were sent again, and did not say where they are."""
 
     first_offset: int
     last_offset: int
     record_count: int
+
+
+class Extent(NamedTuple):
+    """Offsets of the records of a partition whose place is known; -1 if there are none. `unknown_count`: of the
+    others."""
+
+    first_offset: int
+    last_offset: int
+    record_count: int
+    unknown_count: int
+
+    @property
+    def range(self) -> PartitionRange:
+        first, last = (UNKNOWN_OFFSET, UNKNOWN_OFFSET) if self.unknown_count else self[:2]
+        return PartitionRange(first, last, self.record_count)
 
 
 @frozen
@@ -49,7 +66,7 @@ class ArrowFuture:
         self._error: KafkaSinkError | None = None
         # Of any of its rows.
         self._is_ambiguous = False
-        # By topic and partition: first offset, last offset, number of records.
+        # By topic and partition: the fields of an extent.
         self._extents: dict[tuple[str, int], list[int]] = {}
         self._callbacks: list[Callable[[ArrowFuture], object]] = []
 
@@ -61,12 +78,14 @@ class ArrowFuture:
         if batch.base_offset >= 0:
             first = batch.base_offset + share.first_record
             last = first + count - 1
+        unknown_count = count if first == UNKNOWN_OFFSET else 0
         known = self._extents.get(batch.topic_partition)
         if known is None:
-            self._extents[batch.topic_partition] = [first, last, count]
+            self._extents[batch.topic_partition] = [first, last, count, unknown_count]
         else:
             known[2] += count
-            if first != UNKNOWN_OFFSET:
+            known[3] += unknown_count
+            if not unknown_count:
                 known[0] = first if known[0] == UNKNOWN_OFFSET or first < known[0] else known[0]
                 known[1] = last if last > known[1] else known[1]
         self.open_count -= count
@@ -97,6 +116,12 @@ class ArrowFuture:
         callbacks.extend(partial(run_callback, callback, self) for callback in self._callbacks)
         self._callbacks = []
 
+    # ---- for the sink's tasks ----
+
+    def extents(self) -> dict[tuple[str, int], Extent]:
+        """What is known, also where the range of a partition is not: of rows that are all delivered."""
+        return {key: Extent(*extent) for key, extent in sorted(self._extents.items())}
+
     # ---- for the user ----
 
     def done(self) -> bool:
@@ -107,7 +132,7 @@ class ArrowFuture:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        ranges = {key: PartitionRange(*extent) for key, extent in sorted(self._extents.items())}
+        ranges = {key: extent.range for key, extent in self.extents().items()}
         return ArrowMetadata(self._row_count, self._byte_count, ranges)
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:

@@ -8,13 +8,14 @@
     the row before an update        nothing
 
 A tombstone is a record without a value; compaction removes it together with the older records of its key. It follows
-the delete in the same Arrow batch and has the same key, so it comes next to it in the same partition. The row-wise
-reference is tests/property/slow_changes.py.
+the delete in the same Arrow batch and has the same key, so it comes next to it in the same partition. If one of the two
+cannot be sent, neither is (unsendable.py). The row-wise reference is tests/property/slow_changes.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,15 @@ OPERATIONS: Mapping[str, int] = {
 }  # fmt: skip
 
 
+class Changes(NamedTuple):
+    """Records, still without their encoding, and the errors of those that are no change. `is_second`: the tombstone
+    behind the event of the same row."""
+
+    records: pa.RecordBatch
+    misfits: Mapping[int, DataError]
+    is_second: Array
+
+
 class ChangeRows:
     def __init__(self, options: ChangeOptions) -> None:
         self._options = options
@@ -47,8 +57,7 @@ class ChangeRows:
         self._numbers = np.array([*OPERATIONS.values(), UNKNOWN], np.int8)
         self._letters = pa.array([*LETTERS], pa.string())
 
-    def apply(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, DataError]]:
-        """The records, still without their encoding, and the errors of those that are no change."""
+    def apply(self, rows: pa.RecordBatch) -> Changes:
         words = to_plain(rows.column(OPERATION)).cast(pa.string())
         found = pc.fill_null(pc.index_in(pc.ascii_lower(words), value_set=self._words), len(self._words))
         operations = self._numbers[found.to_numpy(zero_copy_only=False)]
@@ -66,7 +75,7 @@ class ChangeRows:
         else:
             value = _take_unless(to_plain(rows.column("value")), places, is_delete[places])
         records = pa.RecordBatch.from_arrays([*records.columns, value], [*kept, "value"])
-        return records, self._misfits(records, words, operations, places)
+        return Changes(records, self._misfits(records, words, operations, places), is_second)
 
     def _debezium(
         self, rows: pa.RecordBatch, words: pa.Array, operations: Array, places: Array, is_tombstone: Array

@@ -42,6 +42,8 @@ SPEC_VERSION = "1.0"
 STRUCTURED_TYPE = b"application/cloudevents+json; charset=UTF-8"
 CONTENT_TYPE, DATA_CONTENT_TYPE = "content-type", "datacontenttype"
 REQUIRED = ("id", "source", "type")
+# Behind the id that a tombstone has from its row: the event before it has that.
+TOMBSTONE = "/tombstone"
 # Attributes defined as text by the specification; others are extensions.
 TEXTS = frozenset({*REQUIRED, "subject", "time", "dataschema", DATA_CONTENT_TYPE})
 # A constant for all rows, or a column.
@@ -73,15 +75,19 @@ class Envelope:
         if options.content_type is not None:
             self._constants.setdefault(DATA_CONTENT_TYPE, options.content_type)
 
-    def apply(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, dict[int, DataError]]:
-        """The rows in their envelope, without attribute columns; and the errors of rows that cannot be events."""
+    def apply(
+        self, rows: pa.RecordBatch, first_row: int, is_tombstone: Array | None = None
+    ) -> tuple[pa.RecordBatch, dict[int, DataError]]:
+        """The rows in their envelope, without attribute columns; and the errors of rows that cannot be events.
+        `is_tombstone`: the record comes behind the event of the same row, and has an id of its own."""
         misfits: dict[int, DataError] = {}
         ids: pa.Array | None = None
         if self._options.row_id_header is not None:
             rows, ids, without = take_row_ids(rows, self._options.row_id_column)
+            ids = _name_tombstones(ids, is_tombstone)
             misfits.update(without)
         if self._options.mode is not None:
-            attributes = self._attributes(rows, first_row, ids)
+            attributes = self._attributes(rows, first_row, ids, is_tombstone)
             distant = _find_distant_times(rows, [name for name, _ in self._options.attribute_columns])
             misfits = {**distant, **_find_incomplete(attributes, rows.num_rows), **misfits}
             rows = rows.select([name for name in rows.schema.names if not name.startswith(ATTRIBUTE_COLUMN)])
@@ -97,11 +103,15 @@ class Envelope:
         rows = self._traces.add_to(add_headers(rows, self._headers), first_row)
         return rows, dict(sorted(misfits.items()))
 
-    def _attributes(self, rows: pa.RecordBatch, first_row: int, ids: pa.Array | None) -> dict[str, Attribute]:
+    def _attributes(
+        self, rows: pa.RecordBatch, first_row: int, ids: pa.Array | None, is_tombstone: Array | None
+    ) -> dict[str, Attribute]:
         found: dict[str, Attribute] = {"specversion": SPEC_VERSION, **self._constants}
         for name, _ in self._options.attribute_columns:
             column = to_plain(rows.column(ATTRIBUTE_COLUMN + name))
             found[name] = column if self._keeps_type(name, column.type) else _text(column)
+            if name == "id":
+                found[name] = _name_tombstones(found[name], is_tombstone)
         if "id" not in found and ids is not None:
             found["id"] = ids
         elif "id" not in found:
@@ -140,6 +150,12 @@ class Envelope:
             return b"data", contents, misfits
         texts = plan(data.type, None).encode(data, b"", "value")
         return b"data" if is_text(data.type) else b"data_base64", texts.array, dict(texts.misfits)
+
+
+def _name_tombstones(ids: pa.Array, is_tombstone: Array | None) -> pa.Array:
+    if is_tombstone is None or not is_tombstone.any():
+        return ids
+    return pc.if_else(pa.array(is_tombstone), pc.binary_join_element_wise(ids, TOMBSTONE, ""), ids)
 
 
 def _header(name: str, column: Attribute) -> AddedHeader:

@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -57,6 +57,7 @@ from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 from kafka_sink.spark.task_context import TaskPlace, is_spark_waiting
 
 if TYPE_CHECKING:
+    from kafka_sink.formats.records.varint import Array
     from kafka_sink.spark.changes import ChangeRows
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
@@ -115,6 +116,13 @@ def write_task(
         raise
 
 
+class Sent(NamedTuple):
+    """A call of the producer's. `are_letters`: about rows that could not be sent."""
+
+    future: ArrowFuture
+    are_letters: bool = False
+
+
 class Task:
     def __init__(
         self,
@@ -145,8 +153,12 @@ class Task:
         self._ledgers = ledger_names(options)
         self._producer, has_begun = self._borrow(self._identity, next_identity(self._last, self._producer_options))
         self._started_s = time.monotonic()
-        self._pending: deque[ArrowFuture] = deque()
+        self._pending: deque[Sent] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
+        # Those of which some rows are in an unknown place.
+        self._unknown: set[tuple[str, int]] = set()
+        # Of `_written`.
+        self._dead_letters: dict[tuple[str, int], WrittenPartition] = {}
         self._row_count = 0
         self._delivered_count = 0
         self._byte_count = 0
@@ -218,6 +230,7 @@ class Task:
 
     def append(self, rows: pa.RecordBatch) -> None:
         misfits: Mapping[int, DataError] = {}
+        is_second: Array | None = None
         if not self._row_count:
             if warning := unit_warning(rows):
                 _LOGGER.warning(warning)
@@ -228,7 +241,7 @@ class Task:
 
                 warn_once(LARGE_ARROW_BATCHES)
         if self._changes is not None:
-            rows, misfits = self._changes.apply(rows)
+            rows, misfits, is_second = self._changes.apply(rows)
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
@@ -237,7 +250,7 @@ class Task:
         if self._identity is not None:
             self._digest.add(rows)
         if self._envelope is not None:
-            rows, incomplete = self._envelope.apply(rows, self._row_count)
+            rows, incomplete = self._envelope.apply(rows, self._row_count, is_second)
             misfits = {**incomplete, **misfits}
         if misfits and self._options.record_errors == FAIL:
             raise _count_from_task_start(misfits[min(misfits)], self._row_count)
@@ -245,26 +258,26 @@ class Task:
             # The first record begins the transaction, which may be long after the brokers were asked for the id.
             self._check_that_spark_waits()
         if self._options.record_errors != FAIL:
-            self._send_what_can_be_sent(rows, given, misfits)
+            self._send_what_can_be_sent(rows, given, misfits, is_second)
         else:
             try:
                 if self._options.topic is None:
                     check_values(rows)
-                self._pending.append(self._producer.send_arrow(rows, self._options.topic))
+                self._pending.append(Sent(self._producer.send_arrow(rows, self._options.topic)))
             except DataError as error:
                 raise _count_from_task_start(error, self._row_count) from error
         self._row_count += count
         # One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms.
-        for future in self._pending:
-            if (failure := future.failure) is not None:
+        for sent in self._pending:
+            if (failure := sent.future.failure) is not None:
                 raise failure
-        while self._pending and self._pending[0].done():
+        while self._pending and self._pending[0].future.done():
             self._take_result(self._pending.popleft())
 
     def finish(self) -> TaskReceipt:
         self._producer.flush()
-        for future in self._pending:
-            self._take_result(future)
+        for sent in self._pending:
+            self._take_result(sent)
         if self._meter is not None:
             self._meter.on_sent()
         prepared = self._producer.prepare_transaction() if self._identity is not None else None
@@ -290,6 +303,8 @@ class Task:
             timeout_ms=timeout_ms,
             remaining_ms=max(0, timeout_ms - self._age_ms()),
             written=tuple(self._written[where] for where in sorted(self._written)),
+            unknown=tuple(sorted(self._unknown)),
+            dead_letters=tuple(self._dead_letters[where] for where in sorted(self._dead_letters)),
             topic_ids=prepared.topic_ids if prepared is not None else {},
             row_count=self._delivered_count,
             bytes=self._byte_count,
@@ -329,20 +344,21 @@ class Task:
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
     def _send_what_can_be_sent(
-        self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
+        self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], is_second: Array | None
     ) -> None:
         """The slow path is only for an Arrow batch with an unsendable row; others are checked and sent as usual."""
         from kafka_sink.spark.unsendable import split_misfits, split_unsendable
 
         places = None
         if misfits:
-            rows, places, unfit = split_misfits(rows, given, misfits, self._encoding)
+            rows, places, unfit = split_misfits(rows, given, misfits, self._encoding, is_second)
+            is_second = None if is_second is None else is_second[places]
             self._leave_out(unfit)
         sendable, unsendable = split_unsendable(
-            rows, self._options.topic, self._producer, self._producer_options, self._ledgers
+            rows, self._options.topic, self._producer, self._producer_options, self._ledgers, is_second
         )
         if sendable.num_rows:
-            self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
+            self._pending.append(Sent(self._producer.send_arrow(sendable, self._options.topic)))
         if unsendable is not None:
             self._leave_out(unsendable if places is None else unsendable.renumber(places))
 
@@ -362,19 +378,22 @@ class Task:
             first_row=self._row_count,
             bytes_max=min(self._producer_options.max_request_size, self._producer_options.buffer_memory),
         )
-        self._pending.append(self._producer.send_arrow(letters, topic))
+        self._pending.append(Sent(self._producer.send_arrow(letters, topic), are_letters=True))
 
-    def _take_result(self, future: ArrowFuture) -> None:
-        metadata: ArrowMetadata = future.result()
+    def _take_result(self, sent: Sent) -> None:
+        metadata: ArrowMetadata = sent.future.result()
         self._delivered_count += metadata.row_count
         self._byte_count += metadata.byte_count
-        for (topic, partition), extent in metadata.partitions.items():
+        for (topic, partition), extent in sent.future.extents().items():
             if topic in self._ledgers:
                 # Nothing of this task becomes visible. Names are not compared before: that would cost time per row.
                 raise ledger_row_error(topic)
-            known = self._written.get((topic, partition))
+            if extent.unknown_count:
+                self._unknown.add((topic, partition))
             added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
-            self._written[topic, partition] = added if known is None else known.merge(added)
+            for book in (self._written, self._dead_letters) if sent.are_letters else (self._written,):
+                known = book.get((topic, partition))
+                book[topic, partition] = added if known is None else known.merge(added)
 
 
 def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:

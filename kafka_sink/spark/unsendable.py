@@ -6,6 +6,9 @@ and a batch without such a row costs one check.
 Rows that do not fit the schema of their value or key are found by the encoder, before all this. Their dead letters have
 the column as JSON.
 
+A row may be two records, one behind the other: the event of a delete and its tombstone. They are sent both or not at
+all, and such a row has one letter.
+
 A dead letter keeps key, value, headers and timestamp of its row byte for byte, as far as they can be sent, and has
 headers for the error and the origin of the row (formats/records/dead_letter.py).
 """
@@ -25,6 +28,7 @@ from kafka_sink.errors.table.writes import ROW_PARTITION
 from kafka_sink.formats.records.columns import columns_by_topic
 from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
 from kafka_sink.formats.records.scalar import encode_headers
+from kafka_sink.formats.records.varint import Array
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
@@ -105,8 +109,9 @@ def split_unsendable(
     producer: Producer,
     options: ProducerOptions,
     ledgers: Collection[str] = (),
+    is_second: Array | None = None,
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
-    """The sendable rows, and the others."""
+    """The sendable rows, and the others. `is_second`: the record belongs to the row of the one before."""
     known_count = cache(lambda name: len(producer.partitions_for(name)))
     # Asked only if a row needs it: the producer may know the topic from before partitions were added.
     partition_count = cache(lambda name: len(producer.partitions_for(name, anew=True)))
@@ -131,27 +136,47 @@ def split_unsendable(
                 text = f"row {row} names partition {highest}; topic {name} has {partition_count(name)}"
                 raise DataError(text, ROW_PARTITION, row=row, column="partition")
 
-    found = list(_find_refused(rows, 0, check_rows))
+    found = _by_row(dict(_find_refused(rows, 0, check_rows)), is_second)
     if not found:
         return rows, None
-    positions = [position for position, _ in found]
-    is_bad = set(positions)
-    good = pa.array([index for index in range(rows.num_rows) if index not in is_bad], pa.int64())
-    return rows.take(good), Unsendable(rows.take(pa.array(positions, pa.int64())), positions, [e for _, e in found])
+    good = pa.array(_kept(rows, found, is_second), pa.int64())
+    bad = rows.take(pa.array(list(found), pa.int64()))
+    return rows.take(good), Unsendable(bad, list(found), list(found.values()))
 
 
 def split_misfits(
-    rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], encoding: RowEncoding | None
+    rows: pa.RecordBatch,
+    given: pa.RecordBatch,
+    misfits: Mapping[int, DataError],
+    encoding: RowEncoding | None,
+    is_second: Array | None = None,
 ) -> tuple[pa.RecordBatch, list[int], Unsendable]:
     """The rows that fit their schema and envelope, their indices, and the other rows: unchanged, but with text for the
     values to be encoded."""
-    kept = [index for index in range(rows.num_rows) if index not in misfits]
+    misfits = _by_row(misfits, is_second)
+    kept = _kept(rows, misfits, is_second)
     unfit = given.take(pa.array(list(misfits), pa.int64()))
     json_sides: tuple[str, ...] = ()
     if encoding is not None:
         unfit, json_sides = encoding.to_json(unfit), encoding.sides
     unsendable = Unsendable(unfit, list(misfits), list(misfits.values()), json_sides)
     return rows.take(pa.array(kept, pa.int64())), kept, unsendable
+
+
+def _by_row(errors: Mapping[int, DataError], is_second: Array | None) -> Mapping[int, DataError]:
+    """By the first record of each row: the error of that, or else of the second."""
+    if is_second is None or not is_second.any():
+        return errors
+    first = {place: error for place, error in errors.items() if not is_second[place]}
+    second = {place - 1: error for place, error in errors.items() if is_second[place]}
+    return dict(sorted({**second, **first}.items()))
+
+
+def _kept(rows: pa.RecordBatch, errors: Mapping[int, DataError], is_second: Array | None) -> list[int]:
+    def is_left_out(place: int) -> bool:
+        return place in errors or (is_second is not None and bool(is_second[place]) and place - 1 in errors)
+
+    return [place for place in range(rows.num_rows) if not is_left_out(place)]
 
 
 def reason_of(error: DataError) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -21,6 +22,7 @@ from kafka_sink.spark.planning import plan_export
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
+from tests.support.page_blocks import code_blocks
 from tools.foreign_reader import ForeignRecord, read_topic
 
 ROW = StructType().add("id", LongType()).add("name", StringType())
@@ -151,6 +153,92 @@ def test_a_batch_of_preimages_alone_writes_nothing(broker: EmbeddedBroker) -> No
     assert receipt.row_count == 1 == len(read(broker))
 
 
+EVENT = {"cloudevents": "binary", "cloudevents.type": "t", "cloudevents.source": "s"}
+
+
+class Message:
+    """As the page's code knows it."""
+
+    def __init__(self, record: ForeignRecord) -> None:
+        self.record = record
+
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        return self.record.headers
+
+
+LETTERS = {"record.errors": "dead-letter", "dead.letter.topic": "dead"}
+# Ids of 32 bits, where the column has 64.
+NARROW = {
+    "type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": [
+            {"name": "id", "type": "int"}, {"name": "name", "type": "string"},
+        ]}]},
+        {"name": "after", "type": ["null", "Row"]}, {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(params=["does not fit its schema", "is too large", "has no key"])
+def half_bad(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[pa.RecordBatch, dict[str, str]]:
+    """Three deletes, of which the second one cannot be sent."""
+    bad = {
+        "does not fit its schema": {"id": 2**40, "name": "big"},
+        "is too large": {"id": 2, "name": "x" * 3000},
+        "has no key": BOB,
+    }[request.param]
+    rows = batch([("delete", ANN, None), ("delete", bad, None), ("delete", {"id": 3, "name": "cid"}, None)])
+    if request.param == "has no key":
+        rows = rows.set_column(0, "key", pa.array(["1", None, "3"]))
+    path = tmp_path / "narrow.avsc"
+    path.write_text(json.dumps(NARROW))
+    schema = {"value.format": "avro", "value.schema": str(path), "value.schema.id": "1"}
+    return rows, {**DEBEZIUM, **schema, "kafka.max.request.size": "2000"}
+
+
+@pytest.mark.parametrize("errors", [LETTERS, {"record.errors": "drop"}], ids=["dead-letter", "drop"])
+def test_a_delete_that_cannot_be_sent_leaves_neither_event_nor_tombstone_and_one_letter(
+    broker: EmbeddedBroker, half_bad: tuple[pa.RecordBatch, dict[str, str]], errors: dict[str, str]
+) -> None:
+    """A tombstone alone would take the key away from who reads the table, and nobody who reads events would know."""
+    rows, options = half_bad
+    receipt = write(broker, rows, **options, **errors)
+    assert [(each.key, each.value is None) for each in read(broker)] == [
+        (b"1", False), (b"1", True), (b"3", False), (b"3", True),
+    ]  # fmt: skip
+    assert sum(receipt.record_errors.values()) == 1
+    letters = read(broker, "dead")
+    assert len(letters) == (errors is LETTERS)
+    assert [dict(each.headers)["pykafka-sink.row"] for each in letters] == [b"2"] * len(letters)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"row.id.header": "row-id", "row.id.column": "change"},
+        {"row.id.header": "row-id", "row.id.column": "change", **EVENT},
+        {"row.id.header": "row-id", "row.id.column": "change", "cloudevents.id.column": "change", **EVENT},
+    ],
+    ids=["row-id", "event-by-row-id", "event-by-column"],
+)
+def test_a_reader_that_drops_repeated_ids_finds_each_change_and_each_tombstone(
+    broker: EmbeddedBroker, named: dict[str, str]
+) -> None:
+    """By the code of the page. The feed comes twice, as with a task that is repeated."""
+    changes = batch().append_column("change", pa.array([f"v{number}" for number in range(len(CHANGES))]))
+    schema = StructType([*SCHEMA.fields, *StructType().add("change", StringType()).fields])
+    for _ in range(2):
+        write(broker, changes, schema=schema, **DEBEZIUM, **{"value.format": "json"}, **named)
+    names: dict[str, Any] = {}
+    exec(next(block.code for block in code_blocks("docs/headers.md") if "def each_once" in block.code), names)
+    records = read(broker)
+    once = names["each_once"]([Message(each) for each in records], {})
+    assert decoded([each.record for each in once]) == debezium_events(with_times=True)
+    for header in ("row-id", *(["ce_id"] if "cloudevents" in named else [])):
+        ids = [dict(each.headers)[header] for each in records]
+        assert len(set(ids)) == 8 and ids.count(b"v4/tombstone") == 2
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -163,6 +251,8 @@ def test_a_batch_of_preimages_alone_writes_nothing(broker: EmbeddedBroker) -> No
             {"envelope": "upsert", "cloudevents": "structured", "cloudevents.type": "t", "cloudevents.source": "s"},
             "a delete would be no tombstone",
         ),
+        ({"envelope": "upsert", "row.id.header": "row-id"}, "envelope=upsert and row.id.header need row.id.column"),
+        ({**DEBEZIUM, "value.format": "json", "row.id.header": "row-id"}, "row.id.header need row.id.column"),
     ],
 )
 def test_options_that_make_no_sense_together_are_refused(options: dict[str, str], said: str) -> None:

@@ -530,6 +530,23 @@ def of_sink(producer: Mapping[str, Any], topic: str) -> dict[str, str]:
     return {**named, "topic": topic, "sink.id": topic[-60:], "ledger.topic": f"ledger-{topic[-60:]}"}
 
 
+def test_a_compacted_topic_of_manifests_is_warned_about_unless_the_write_is_named(place: Planting) -> None:
+    kafka = place.broker()
+    kafka.create_topic("told", configs={"cleanup.policy": "compact"})
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": TOPIC, "sink.id": SINK_ID}
+    options |= {"ledger.topic": LEDGER, "manifest.topic": "told"}
+    (line,) = [
+        each for each in kafka_sink.check(options, place.schema, timeout_s=AMPLE_S) if "manifest.topic" in each.text
+    ]
+    assert (line.name, line.verdict, line.text) == (
+        "topic", WARN,
+        "manifest.topic=told is compacted, and all manifests of a stream have one key: only the newest stays",
+    )  # fmt: skip
+    assert "--entity-name told --add-config cleanup.policy=delete" in (line.advice or "")
+    named = kafka_sink.check({**options, "batch.id": "monday"}, place.schema, timeout_s=AMPLE_S)
+    assert not [each for each in named if "manifest.topic" in each.text]
+
+
 def test_a_topic_of_manifests_that_is_missing_is_made_by_the_command_of_its_line(place: Planting, shell: Shell) -> None:
     kafka = place.broker(properties={"auto.create.topics.enable": "false"})
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": TOPIC, "sink.id": SINK_ID}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit import committer, ledger_codec, ledger_read, next_step
+from kafka_sink.commit import committer, ledger, ledger_codec, ledger_read, next_step
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import OTHER_COUNTS, Kind, LedgerRecord, TransactionOutcome
@@ -342,6 +342,11 @@ def recovery_forgets_the_manifest(patch: pytest.MonkeyPatch) -> None:
         write(self, now_ms, phase, replace(record, manifest=None) if phase is Phase.CLOSING else record)
 
     patch.setattr(Committer, "_write", changed)
+
+
+def dead_letters_are_rows(patch: pytest.MonkeyPatch) -> None:
+    """dead letters count as rows of their batch in its manifest"""
+    patch.setattr(ledger, "without_letters", lambda written, dead_letters: tuple(written))
 
 
 def next_decision_does_not_wait(patch: pytest.MonkeyPatch) -> None:

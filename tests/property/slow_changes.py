@@ -15,7 +15,7 @@ LEFT_OUT = ("update_preimage", "update_before", "-u")
 
 
 def records(envelope: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each with `is_wrong`, which the sink says beside it."""
+    """Each with `is_wrong` and `is_second`, which the sink says beside it."""
     for row in rows:
         word, kept = row["operation"], {name: row[name] for name in row if name not in ("value", "operation", "before")}
         spelled = None if word is None else word.lower()
@@ -23,6 +23,7 @@ def records(envelope: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[s
             continue
         letter = LETTERS.get(spelled or "")
         kept["is_wrong"] = letter is None or row["key"] is None
+        kept["is_second"] = False
         is_delete = letter == "d"
         if envelope == "upsert":
             yield {**kept, "value": None if is_delete else row["value"]}
@@ -35,4 +36,4 @@ def records(envelope: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[s
             value["ts_ms"] = None if row["timestamp"] is None else row["timestamp"]
         yield {**kept, "value": value}
         if is_delete:
-            yield {**kept, "value": None}
+            yield {**kept, "is_second": True, "value": None}

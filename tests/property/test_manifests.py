@@ -26,11 +26,12 @@ _PARTITIONS = st.builds(
     st.lists(_PARTITIONS, max_size=20),
     st.integers(0, 2**31 - 1),
     st.dictionaries(st.sampled_from(["key", "value"]), st.integers(0, 2**31)),
+    st.lists(_PARTITIONS, max_size=5),
 )
 def test_any_manifest_is_read_as_it_was_written(
-    written: list[WrittenPartition], partition: int, schemas: dict[str, int]
+    written: list[WrittenPartition], partition: int, schemas: dict[str, int], letters: list[WrittenPartition]
 ) -> None:
-    manifest = Manifest("m", partition, "s", tuple(written), schemas)
+    manifest = Manifest("m", partition, "s", tuple(written), schemas, tuple(letters))
     assert decode_record(encode_record(record(Kind.INTENT, manifest=manifest))).manifest == manifest
 
 

@@ -56,19 +56,21 @@ def test_a_stream_has_one_for_each_batch_through_both_doors_also_for_one_without
 def test_the_readers_of_the_guide_find_exactly_the_rows_of_a_batch(
     jvm_spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, manifest_topic: str
 ) -> None:
-    topics = [writable_topic(kafka_4, f"{topic_name}-{which}") for which in ("a", "b")]
-    rows = jvm_spark.range(0, 300, 1, 3).selectExpr(
+    *topics, dead = [writable_topic(kafka_4, f"{topic_name}-{which}") for which in ("a", "b", "dead")]
+    rows = jvm_spark.range(0, 301, 1, 3).selectExpr(
         "CAST(id AS STRING) AS key",
-        "CAST(id AS STRING) AS value",
+        "IF(id = 300, repeat('too large', 200000), CAST(id AS STRING)) AS value",
         f"IF(id % 3 = 0, '{topics[0]}', '{topics[1]}') AS topic",
     )
     sink = topic_name[-60:].lstrip("-")
     given = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "sink.id": sink, "manifest.topic": manifest_topic}
+    given |= {"record.errors": "dead-letter", "dead.letter.topic": dead}
     for day in ("monday", "tuesday", "monday"):
         rows.write.format("pykafka-sink").options(**given, **{"batch.id": day}).mode("append").save()
     assert [one.batch_id for one in kafka_sink.read_manifests(given, batch="monday")] == ["monday"]
     (manifest,) = kafka_sink.read_manifests(given, batch="tuesday")
     assert (manifest.row_count, {written.topic for written in manifest.partitions}) == (300, set(topics))
+    assert [(letters.topic, letters.row_count) for letters in manifest.dead_letters] == [(dead, 1)]
     expected = sorted(str(number) for number in range(300))
 
     names: dict[str, Any] = {"spark": jvm_spark, "manifest": manifest}

@@ -6,17 +6,21 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import NOT_TOLD, WRITE, metadata_of
+from kafka_sink.commit.identity import sink_id_of_checkpoint
 from kafka_sink.commit.manifest import FORMAT_VERSION
 from kafka_sink.commit.receipt import BatchId, WrittenPartition
 from kafka_sink.errors import AuthorizationError, ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
 
 _LOOK_AGAIN_S = 0.2
+# It needs batch.id, which a reader chooses and the functions know.
+_QUERY_ID = "query.id"
 # Of Spark's own source.
 _EARLIEST, _LATEST = -2, -1
 
@@ -35,7 +39,8 @@ def check_manifest_topic(client: Client, topic: str) -> None:
 @dataclass(frozen=True)
 class BatchManifest:
     """One delivered batch. `batch_id`: the number of a micro-batch, or the batch.id of an export. Between the first and
-    the last offset of a partition there may be records of other writers, and there are markers of transactions."""
+    the last offset of a partition there may be records of other writers, and there are markers of transactions.
+    `dead_letters` are not in `row_count` and `partitions`."""
 
     sink: str
     query_id: str
@@ -47,6 +52,7 @@ class BatchManifest:
     schemas: Mapping[str, int]
     # An operator has accepted a batch of which rows were lost: these are the rows that it should have.
     is_accepted: bool = False
+    dead_letters: tuple[WrittenPartition, ...] = ()
 
     def spark_options(self) -> dict[str, str]:
         """Options for `spark.read.format("kafka")` that read exactly the offsets of this batch."""
@@ -64,35 +70,58 @@ class BatchManifest:
         }
 
 
+class Wanted(NamedTuple):
+    """None: any."""
+
+    sink: str | None
+    query: str | None
+    batch: BatchId | None
+
+    def has(self, found: BatchManifest) -> bool:
+        told = (found.sink, found.query_id, found.batch_id)
+        return all(wanted in (None, one) for wanted, one in zip(self, told, strict=True))
+
+
 def read_manifests(
-    options: Mapping[str, object], *, sink: str | None = None, batch: BatchId | None = None, timeout_s: float = 0.0
+    options: Mapping[str, object],
+    *,
+    sink: str | None = None,
+    query: str | None = None,
+    batch: BatchId | None = None,
+    timeout_s: float = 0.0,
 ) -> list[BatchManifest]:
     """The manifests in `manifest.topic`, oldest first in each partition. `options`: those of the sink, or only the ones
-    that reach the brokers, and manifest.topic. `sink` (default: the option sink.id) and `batch` select. If there is
-    none, it is waited for until `timeout_s` has passed."""
+    that reach the brokers, and manifest.topic. `sink`, `query` and `batch` select; by default that is the sink that the
+    options name, with sink.id or checkpointLocation, and their query.id. If there is none, it is waited for until
+    `timeout_s` has passed."""
     settings = {str(name): str(value) for name, value in options.items()}
+    of_options = [settings.pop(name) for name in list(settings) if name.lower() == _QUERY_ID]
     parsed = parse_sink_options(settings)
-    topic, wanted = parsed.manifest_topic, sink or parsed.sink_id
+    topic = parsed.manifest_topic
     if topic is None:
         raise ConfigError("read_manifests needs the option manifest.topic")
+    wanted = Wanted(sink or _named_sink(parsed), query or next(iter(of_options), None), batch)
     deadline_s = time.monotonic() + timeout_s
+    # Where each partition is read from next. There may be more of them later.
+    begins: dict[int, int] = {}
     with Client(parsed.producer) as client:
-        patience_ms = parsed.producer.request_timeout_ms
-        readers = [PartitionReader(client, topic, each.partition, patience_ms) for each in client.describe_topic(topic)]
-        begins = [reader.extent()[0] for reader in readers]
         while True:
             found = []
-            for index, reader in enumerate(readers):
-                end = reader.extent()[1]
-                found += [each for each in _manifests(reader, begins[index], end) if _is_wanted(each, wanted, batch)]
-                begins[index] = max(begins[index], end)
+            for each in client.describe_topic(topic):
+                reader = PartitionReader(client, topic, each.partition, parsed.producer.request_timeout_ms)
+                first, end = reader.extent()
+                begin = begins.get(each.partition, first)
+                found += [one for one in _manifests(reader, begin, end) if wanted.has(one)]
+                begins[each.partition] = max(begin, end)
             if found or time.monotonic() >= deadline_s:
                 return found
             time.sleep(_LOOK_AGAIN_S)
 
 
-def _is_wanted(manifest: BatchManifest, sink: str | None, batch: BatchId | None) -> bool:
-    return (sink is None or manifest.sink == sink) and (batch is None or manifest.batch_id == batch)
+def _named_sink(options: SinkOptions) -> str | None:
+    if options.sink_id is not None or options.checkpoint_location is None:
+        return options.sink_id
+    return sink_id_of_checkpoint(options.checkpoint_location)
 
 
 def _manifests(reader: PartitionReader, begin: int, end: int) -> Iterator[BatchManifest]:
@@ -114,11 +143,6 @@ def _content(value: bytes | None) -> Mapping[str, Any] | None:
 
 
 def _manifest_of(content: Mapping[str, Any]) -> BatchManifest:
-    written = [
-        WrittenPartition(topic, partition, rows, first, last)
-        for topic, found in content["topics"].items()
-        for partition, first, last, rows in found["partitions"]
-    ]
     return BatchManifest(
         sink=content["sink"],
         query_id=content["query"],
@@ -126,7 +150,16 @@ def _manifest_of(content: Mapping[str, Any]) -> BatchManifest:
         row_count=content["rows"],
         digest=content["digest"],
         closed_ms=content["closed_ms"],
-        partitions=tuple(written),
+        partitions=_partitions(content["topics"]),
         schemas=content.get("schemas", {}),
         is_accepted=content.get("accepted", False),
+        dead_letters=_partitions(content.get("dead_letters", {})),
+    )
+
+
+def _partitions(topics: Mapping[str, Any]) -> tuple[WrittenPartition, ...]:
+    return tuple(
+        WrittenPartition(topic, partition, rows, first, last)
+        for topic, found in topics.items()
+        for partition, first, last, rows in found["partitions"]
     )

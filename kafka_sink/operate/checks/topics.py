@@ -43,15 +43,19 @@ def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield _topics_of_rows(job, client)
     for topic in job.topics:
         yield from topic_findings(job, client, topic)
-    manifests = job.options.manifest_topic
-    if manifests is not None and job.is_exactly_once(client) and topic_state(client, manifests, []) is None:
-        yield _no_manifest_topic(job, client, manifests)
+    if job.options.manifest_topic is not None and job.is_exactly_once(client):
+        yield from _manifest_findings(job, client, job.options.manifest_topic)
 
 
-def _no_manifest_topic(job: CheckedJob, client: Client, topic: str) -> ProbeResult:
-    commands = settings_of(job, client).commands
-    advice = f"`{commands.create_topic(topic)}`{commands.hint}"
-    return fail("topic", f"manifest.topic={topic} is not there: no batch can be planned", advice)
+def _manifest_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:
+    state = topic_state(client, topic, [CLEANUP])
+    if state is None:
+        commands = settings_of(job, client).commands
+        advice = f"`{commands.create_topic(topic)}`{commands.hint}"
+        yield fail("topic", f"manifest.topic={topic} is not there: no batch can be planned", advice)
+    elif "compact" in ((state.configs or {}).get(CLEANUP) or "") and job.options.batch_id is None:
+        text = f"manifest.topic={topic} is compacted, and all manifests of a stream have one key: only the newest stays"
+        yield warn("topic", text, tools_for(job.options.producer).alter_topic(topic, CLEANUP, "delete"))
 
 
 def _topics_of_rows(job: CheckedJob, client: Client) -> ProbeResult:

@@ -14,6 +14,8 @@ from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from tests.sim.scenario import TOPICS
 
+LETTER_EVERY = 3
+
 
 @dataclass(slots=True, eq=False)
 class Attempt:
@@ -106,6 +108,11 @@ class Batch:
 
     def __str__(self) -> str:
         return f"{self.key}{f', generation {self.generation}' if self.generation else ''}"
+
+
+def is_letter(row: int) -> bool:
+    """Instead of this row a dead letter is written, into a topic that has rows, too."""
+    return row % LETTER_EVERY == LETTER_EVERY - 1
 
 
 class Books:

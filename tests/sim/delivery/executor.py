@@ -6,7 +6,7 @@ the rows, a flush, and either a receipt for a prepared transaction or a close, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
@@ -20,8 +20,8 @@ from kafka_sink.producer.engine.commands import TransactionEvent, TransactionRec
 from kafka_sink.spark.task import IDENTITIES_MAX
 from kafka_sink.testing.errors import Refused
 from tests.sim.client import Client, Script
-from tests.sim.delivery.books import Attempt, Books
-from tests.sim.history import Fate
+from tests.sim.delivery.books import Attempt, Books, is_letter
+from tests.sim.history import Fate, Record
 from tests.sim.scenario import TOPICS
 
 METADATA_POLL_MS = 20
@@ -215,11 +215,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
     assert isinstance(prepared, TransactionReceipt) and prepared.is_started
     executor.transaction.is_prepared = True
     timeout_ms = executor.plan.options.transaction_timeout_ms
-    written: dict[tuple[str, int], WrittenPartition] = {}
-    for record in records:
-        where = record.topic_partition
-        one = WrittenPartition(*where, 1, record.offset, record.offset)
-        written[where] = one if where not in written else written[where].merge(one)
+    letters = [executor.history.records[number] for row, number in attempt.records.items() if is_letter(row)]
     return TaskReceipt(  # type: ignore[return-value]
         attempt.key,
         attempt.run,
@@ -233,7 +229,18 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
         ),
         timeout_ms=timeout_ms,
         remaining_ms=max(0, timeout_ms - (executor.loop.now_ms - started_ms)),
-        written=tuple(written[where] for where in sorted(written)),
+        written=_partitions_of(records),
+        unknown=tuple(sorted({record.topic_partition for record in records if record.offset < 0})),
+        dead_letters=_partitions_of(letters),
         row_count=len(records),
         digest=attempt.batch.digest_of(attempt.rows),
     )
+
+
+def _partitions_of(records: Iterable[Record]) -> tuple[WrittenPartition, ...]:
+    written: dict[tuple[str, int], WrittenPartition] = {}
+    for record in records:
+        where = record.topic_partition
+        one = WrittenPartition(*where, 1, record.offset, record.offset)
+        written[where] = one if where not in written else written[where].merge(one)
+    return tuple(written[where] for where in sorted(written))

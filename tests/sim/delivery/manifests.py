@@ -16,7 +16,7 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.formats.records.scalar import decode_batch
 from kafka_sink.testing import BrokerCluster
 from tests.sim.checkers import read_log
-from tests.sim.delivery.books import Books
+from tests.sim.delivery.books import Books, is_letter
 from tests.sim.delivery.ledger_log import LostMarkers, ledger_entries, unseen_entries
 from tests.sim.delivery.plan import MANIFESTS
 from tests.sim.scenario import TOPICS
@@ -95,34 +95,47 @@ def _named(manifests: list[dict[str, Any]]) -> Counter[Named]:
     )
 
 
-def _visible_ranges(core: BrokerCluster, books: Books) -> dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]]:
-    """Of each batch and run: the offsets of its visible rows in each partition."""
-    found: dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+# Offsets of what is visible in each partition, each with whether it is a dead letter.
+Found = dict[tuple[str, int], dict[int, bool]]
+
+
+def _visible_ranges(core: BrokerCluster, books: Books) -> dict[tuple[BatchKey, str], Found]:
+    """Of each batch and run."""
+    found: dict[tuple[BatchKey, str], Found] = defaultdict(lambda: defaultdict(dict))
     for name in TOPICS:
         for partition in core.cluster.topics[name].partitions:
             view = read_log((name, partition.index), partition.log, is_dead=False)
             visible = set(view.visible)
             for offset, number in view.offsets.items():
                 if number in visible:
-                    attempt, _ = books.records[number]
-                    found[attempt.key, attempt.run][name, partition.index].append(offset)
+                    attempt, row = books.records[number]
+                    found[attempt.key, attempt.run][name, partition.index][offset] = is_letter(row)
     return found
 
 
 def _check_ranges(
     manifest: dict[str, Any],
-    ranges: dict[tuple[BatchKey, str], dict[tuple[str, int], list[int]]],
+    ranges: dict[tuple[BatchKey, str], Found],
     *,
     is_in_doubt: bool,
 ) -> None:
     key = BatchKey(manifest["query"], manifest["batch"])
     seen = ranges[key, manifest["run"]]
-    told = {
+    told, letters = _told(manifest["topics"]), _told(manifest.get("dead_letters", {}))
+    is_partly_told = any(-1 in (first, last) for first, last, _ in [*told.values(), *letters.values()])
+    if manifest.get("accepted") or is_in_doubt or is_partly_told:
+        return  # rows are missing, or a broker did not say where they are
+    there = {where: list(offsets.values()).count(False) for where, offsets in seen.items()}
+    rows = {where: (min(seen[where]), max(seen[where]), count) for where, count in there.items() if count}
+    apart = {where: [offset for offset in offsets if offsets[offset]] for where, offsets in seen.items()}
+    dead = {where: (min(offsets), max(offsets), len(offsets)) for where, offsets in apart.items() if offsets}
+    if (told, letters, manifest["rows"]) != (rows, dead, sum(there.values())):
+        raise Violation("I22", f"the manifest of {key} says {told} and {letters}, and readers find {dict(seen)}")
+
+
+def _told(topics: dict[str, Any]) -> dict[tuple[str, int], tuple[int, int, int]]:
+    return {
         (topic, partition): (first, last, rows)
-        for topic, content in manifest["topics"].items()
+        for topic, content in topics.items()
         for partition, first, last, rows in content["partitions"]
     }
-    if manifest.get("accepted") or is_in_doubt or any(-1 in (first, last) for first, last, _ in told.values()):
-        return  # rows are missing, or a broker did not say where they are
-    if told != {where: (min(offsets), max(offsets), len(offsets)) for where, offsets in seen.items()}:
-        raise Violation("I22", f"the manifest of {key} says {told}, and readers find {dict(seen)}")

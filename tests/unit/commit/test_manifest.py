@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.ledger import Kind, LedgerRecord, batch_at_hand
 from kafka_sink.commit.ledger_codec import decode_record, encode_record
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest, manifest_key
-from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, WrittenPartition
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.errors import RemoteProtocolError, TransportError
 from kafka_sink.kafka.client.ask import Reply, ReplyKind
@@ -22,6 +22,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from tests.unit.commit.test_ledger import record
 
 WRITTEN = (WrittenPartition("a", 0, 3, 10, 14), WrittenPartition("a", 7, 1, -1, -1), WrittenPartition("b", 0, 2, 5, 6))
+LETTERS = (WrittenPartition("dead", 0, 2, 8, 9), WrittenPartition("dead", 1, 1, -1, -1))
 MANIFEST = Manifest("orders.manifests", 2, "orders", WRITTEN, {"value": 17})
 
 
@@ -56,6 +57,38 @@ def test_only_the_record_that_closes_a_decision_has_one() -> None:
     }
 
 
+def test_dead_letters_are_apart_from_the_rows() -> None:
+    done = record(Kind.DONE, manifest=replace(MANIFEST, dead_letters=LETTERS))
+    assert done.manifest_record is not None and done.row_count == 10
+    told = json.loads(done.manifest_record[1])
+    assert (told["rows"], list(told["topics"])) == (7, ["a", "b"])
+    assert told["dead_letters"] == {"dead": {"rows": 3, "partitions": [[0, 8, 9, 2], [1, -1, -1, 1]]}}
+
+
+def test_a_batch_s_manifest_has_its_rows_and_its_letters_apart_also_in_one_partition() -> None:
+    """A row may name the topic of the letters itself."""
+    rows = (
+        WrittenPartition("a", 0, 4, 0, 3),
+        WrittenPartition("dead", 0, 3, 7, 9),
+        WrittenPartition("dead", 1, 1, 5, 5),
+    )
+    letters = (WrittenPartition("dead", 0, 2, 7, 8), WrittenPartition("dead", 1, 1, 5, 5))
+    key = BatchKey("q", 5)
+    receipts = [
+        TaskReceipt(key, "r", 0, 0, written=rows, row_count=8, dead_letters=letters),
+        TaskReceipt(key, "r", 1, 0, written=(WrittenPartition("dead", 1, 1, 3, 3),), row_count=1),
+    ]
+    summary = summarize_receipts(receipts)
+    assert summary.dead_letters == letters
+    batch = batch_at_hand("s", key, "r", summary, manifest=Manifest("m", 0, "orders"))
+    assert batch.manifest is not None and batch.manifest.dead_letters == letters
+    assert batch.manifest.written == (
+        rows[0],
+        WrittenPartition("dead", 0, 1, 7, 9),
+        WrittenPartition("dead", 1, 1, 3, 5),
+    )
+
+
 def test_a_batch_that_an_operator_took_as_it_is_says_so() -> None:
     accepted = made(Kind.STUCK).as_closed(Kind.DONE, 5, is_accepted=True).manifest_record
     assert accepted is not None and json.loads(accepted[1])["accepted"] is True
@@ -64,6 +97,19 @@ def test_a_batch_that_an_operator_took_as_it_is_says_so() -> None:
 @pytest.mark.parametrize("kind", [Kind.INTENT, Kind.DONE, Kind.STUCK])
 def test_the_ledger_keeps_it(kind: Kind) -> None:
     assert decode_record(encode_record(made(kind))) == made(kind)
+    with_letters = replace(made(kind), manifest=replace(MANIFEST, dead_letters=LETTERS))
+    assert decode_record(encode_record(with_letters)) == with_letters
+
+
+def test_releases_without_a_place_for_dead_letters_are_read_and_read_the_rows() -> None:
+    """They ignore what they do not know, here as in every record, and find the columns that they had before."""
+    with_letters = encode_record(replace(made(Kind.INTENT), manifest=replace(MANIFEST, dead_letters=LETTERS)))
+    header, _, body = with_letters.partition(b"\n")
+    content = json.loads(body)
+    del content["manifest"]["dead_letters"]
+    of_before = header + b"\n" + json.dumps(content, separators=(",", ":")).encode()
+    assert of_before == encode_record(made(Kind.INTENT))
+    assert decode_record(of_before) == made(Kind.INTENT)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +121,8 @@ def test_the_ledger_keeps_it(kind: Kind) -> None:
         ("rows", [1], "different lengths"),
         ("topic", [0, 0, 9], "'topic'"),
         ("first_offset", [-1, 0, 0], "'first_offset'"),
+        ("dead_letters", 5, "dead letters are no object"),
+        ("dead_letters", {}, "'topics'"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(field: str, value: object, text: str) -> None:

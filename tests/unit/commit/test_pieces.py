@@ -16,7 +16,7 @@ from kafka_sink.commit.identity import (
 )
 from kafka_sink.commit.log_scan import read_append_answer
 from kafka_sink.commit.phase import TRANSITIONS, Phase
-from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, known_extents, summarize_receipts
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Repeat, Reply, ReplyKind
@@ -162,6 +162,28 @@ def test_a_batch_is_the_sum_of_its_receipts() -> None:
     assert counts == {"a": (7, 1), "b": (1, 1)}
     assert summary.record_errors == {"null": 2}
     assert pickle.loads(pickle.dumps(receipts)) == receipts
+
+
+@pytest.mark.parametrize("letters", [(), (WrittenPartition("a", 0, 1, 12, 12),)], ids=["rows", "with letters"])
+def test_a_range_of_which_a_part_is_unknown_is_not_told_and_its_known_part_stays_the_witness(
+    letters: tuple[WrittenPartition, ...],
+) -> None:
+    """The commit asks whether its transaction still holds the place of a row that is known."""
+    key, b = BatchKey("q", 1), WrittenPartition("b", 0, 1, 4, 4)
+    partly = TaskReceipt(
+        key, "r", 0, 0, written=(WrittenPartition("a", 0, 8, 10, 14), b), unknown=(("a", 0),), dead_letters=letters
+    )
+    wholly = TaskReceipt(key, "r", 1, 0, written=(WrittenPartition("a", 1, 2, -1, -1), b))
+    known = TaskReceipt(key, "r", 2, 0, written=(WrittenPartition("a", 0, 1, 9, 9), WrittenPartition("a", 1, 1, 3, 3)))
+    summary = summarize_receipts([partly, wholly, known])
+    assert summary.written == (
+        WrittenPartition("a", 0, 9, -1, -1), WrittenPartition("a", 1, 3, -1, -1), WrittenPartition("b", 0, 2, 4, 4),
+    )  # fmt: skip
+    assert summary.dead_letters == tuple(each.untold for each in letters)
+    assert (partly.witness, wholly.witness) == (partly.written[0], b)
+    assert known_extents([partly, wholly, known])[:2] == (
+        WrittenPartition("a", 0, 9, 9, 14), WrittenPartition("a", 1, 3, 3, 3),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("error_type", [CommitAborted, CommitPending, CommitLost])

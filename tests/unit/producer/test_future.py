@@ -11,7 +11,7 @@ import pytest
 from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError, copy_error
 from kafka_sink.formats.records.batch import Share
 from kafka_sink.producer import future as future_module
-from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
+from kafka_sink.producer.arrow_future import ArrowFuture, Extent, PartitionRange
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.interceptors import Interceptors
@@ -225,12 +225,27 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
     assert metadata.partitions == {("t", 0): PartitionRange(52, 90, 5), ("t", 1): PartitionRange(0, 4, 5)}
 
 
-def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_count() -> None:
+def test_ranges_of_a_partition_join_in_any_order() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.mailbox, 7, 0)
+    for first_row, count, offset in ((0, 2, 20), (2, 5, 5)):
+        future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
+    assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 7)}
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_range_of_which_a_part_is_unknown_is_unknown_and_what_is_known_is_kept(place: int) -> None:
+    """A broker recognises a batch that was sent again and does not say where it is."""
     shell = Shell()
     future = ArrowFuture(shell.mailbox, 10, 0)
-    for first_row, count, offset in ((0, 1, -1), (1, 2, 20), (3, 5, 5), (8, 2, -1)):
-        future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
-    assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 10)}
+    parts = [(2, 20), (5, 5)]
+    parts.insert(place, (3, -1))
+    row = 0
+    for count, offset in parts:
+        future.on_delivered(share(future, row, count), batch_of(0, base_offset=offset), [])
+        row += count
+    assert future.result(0).partitions == {("t", 0): PartitionRange(-1, -1, 10)}
+    assert future.extents() == {("t", 0): Extent(5, 21, 10, 3)}
     unknown = ArrowFuture(shell.mailbox, 3, 0)
     unknown.on_delivered(share(unknown, 0, 3), batch_of(0, base_offset=-1), [])
     assert unknown.result(0).partitions == {("t", 0): PartitionRange(-1, -1, 3)}

@@ -1,0 +1,170 @@
+"""Manifests of tasks and commits without Spark, with the embedded broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
+from pyspark.sql.types import StringType, StructType
+
+import kafka_sink
+from kafka_sink.commit.admin import manifests as manifests_module
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.identity import run_of_query, sink_id_of_query
+from kafka_sink.commit.receipt import BatchId, BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.producer.pool import POOL
+from kafka_sink.spark import driver as driver_module
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
+from kafka_sink.spark.planning import plan_query
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
+from kafka_sink.testing import EmbeddedBroker, Fault
+from tests.support.page_blocks import code_blocks
+from tests.support.producing import transactional
+from tools.foreign_reader import read_topic
+
+SCHEMA = StructType().add("value", StringType()).add("topic", StringType())
+RUN = run_of_query("run")
+DUPLICATE_SEQUENCE = 46
+# Of three partitions its manifests are not in the first one.
+QUERY_ELSEWHERE = "elsewhere"
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(1, topics={"a": 1, "dead": 1, "manifests": 1}) as broker:
+        yield broker
+    POOL.close()
+
+
+def options_of(broker: EmbeddedBroker, **more: str) -> dict[str, str]:
+    named = {"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "s", "manifest.topic": "manifests"}
+    return named | {name.replace("_", "."): value for name, value in more.items()}
+
+
+def write(
+    options: SinkOptions, sink: str, key: BatchKey, rows: Sequence[tuple[str, str]] = (("x", "a"),)
+) -> list[TaskReceipt]:
+    values, topics = (pa.array(column, pa.string()) for column in zip(*rows, strict=True))
+    given = pa.RecordBatch.from_arrays([values, topics], ["value", "topic"])
+    place = TaskPlace(key, RUN, 0, 0, sink_id_of_query(sink, key.query_id))
+    return [write_task(options, choose_columns(SCHEMA, None), iter([given]), place)]
+
+
+def deliver(named: dict[str, str], query: str, batches: int) -> None:
+    planned = plan_query(named, SCHEMA)
+    assert planned.sink_id is not None
+    for number in range(batches):
+        key = BatchKey(query, number)
+        receipts = write(planned.options, planned.sink_id, key)
+        commit_batch(FinishedBatch(planned.options, planned.sink_id, key, RUN, receipts))
+
+
+def found(named: dict[str, str], **chosen: Any) -> list[tuple[str, BatchId]]:
+    return [(one.query_id, one.batch_id) for one in kafka_sink.read_manifests(named, **chosen)]
+
+
+def test_a_driver_that_closes_a_decision_of_another_one_tells_its_dead_letters_apart(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row may name the topic of the letters itself, too."""
+    named = options_of(broker, record_errors="dead-letter", dead_letter_topic="dead", kafka_max_request_size="2000")
+    options = plan_query(named, SCHEMA).options
+    rows = [("x", "a"), ("y" * 3000, "a"), ("z", "dead"), ("y" * 3000, "dead"), ("x", "a")]
+    key = BatchKey("query", 0)
+    receipts = write(options, "s", key, rows)
+    assert receipts[0].dead_letters == (WrittenPartition("dead", 0, 2, 1, 2),)
+    monkeypatch.setattr(driver_module, "lives_on", lambda: True)
+    with Client(options.producer) as client:
+        result = Driver(options, "s", RUN, key).commit(client, key, receipts)
+        # Its process ends before it writes the record.
+        assert result.closing is not None and kafka_sink.read_manifests(named) == []
+        Driver(options, "s", run_of_query("another"), key).finish(client)
+    (manifest,) = kafka_sink.read_manifests(named)
+    assert manifest.row_count == sum(each.row_count for each in manifest.partitions) == 3
+    assert manifest.partitions == (WrittenPartition("a", 0, 2, 0, 1), WrittenPartition("dead", 0, 1, 0, 2))
+    assert manifest.dead_letters == receipts[0].dead_letters
+
+
+def test_a_sink_that_its_checkpoint_names_finds_its_own_manifests_alone(broker: EmbeddedBroker) -> None:
+    named = options_of(broker)
+    del named["sink.id"]
+    deliver({**named, "checkpointLocation": "/data/one"}, "first", 2)
+    deliver({**named, "checkpointLocation": "/data/two"}, "second", 1)
+    assert found({**named, "checkpointLocation": "file:///data/two/"}) == [("second", 0)]
+    assert found({**named, "checkpointLocation": "/data/two"}, batch=1) == []
+    assert found(named, batch=0) == [("first", 0), ("second", 0)]
+
+
+def test_one_of_several_queries_of_a_sink_is_chosen_by_its_id(broker: EmbeddedBroker) -> None:
+    """A new checkpoint counts from 0 again."""
+    named = options_of(broker)
+    deliver(named, "old", 2)
+    deliver(named, "new", 1)
+    assert found(named, batch=0) == [("old", 0), ("new", 0)]
+    assert found(named, query="new") == found({**named, "Query.id": "new"}) == [("new", 0)]
+    assert found(named, query="new", batch=1) == []
+    assert found({**named, "query.id": "old"}, query="new") == [("new", 0)]
+
+
+def test_who_waits_for_a_manifest_finds_it_in_a_partition_that_is_added_meanwhile(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = options_of(broker)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    is_added = False
+
+    def sleep(_: float) -> None:
+        nonlocal is_added
+        if not is_added:
+            admin.create_partitions([NewPartitions("manifests", 3)])["manifests"].result(30)
+            deliver(named, QUERY_ELSEWHERE, 1)
+            is_added = True
+
+    monkeypatch.setattr(manifests_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    (manifest,) = kafka_sink.read_manifests(named, batch=0, timeout_s=60)
+    assert manifest.query_id == QUERY_ELSEWHERE and is_added
+    assert {record.partition for record in read_topic(broker.bootstrap_servers, "manifests")} != {0}
+
+
+def test_the_reader_of_the_guide_waits_for_rows_behind_another_s_open_transaction(broker: EmbeddedBroker) -> None:
+    named = options_of(broker)
+    other = transactional(broker, "another application", linger_ms=0)
+    other.init_transactions()
+    other.begin_transaction()
+    other.send("a", b"of another").result(20)
+    deliver(named, "query", 1)
+    (manifest,) = kafka_sink.read_manifests(named)
+    assert manifest.partitions == (WrittenPartition("a", 0, 1, 1, 1),) and broker.records("a") == []
+    names: dict[str, Any] = {}
+    exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)
+    (told,) = read_topic(broker.bootstrap_servers, "manifests")
+    with pytest.raises(RuntimeError, match="a-0 has 0 rows up to 1, not 1"):
+        names["rows_of"](told.value, broker.bootstrap_servers, patience_s=0.5)
+    threading.Timer(1, other.abort_transaction).start()
+    assert names["rows_of"](told.value, broker.bootstrap_servers) == [b"x"]
+    other.close()
+
+
+def test_a_range_of_which_a_broker_has_not_told_a_part_is_unknown_and_the_batch_is_committed(
+    broker: EmbeddedBroker,
+) -> None:
+    """The leader recognises a request that was sent again, and has forgotten where its records are."""
+    named = options_of(broker, kafka_linger_ms="0", kafka_batch_size="1000")
+    options = plan_query(named, SCHEMA).options
+    broker.inject(Fault(api="Produce", topic="a", error_code=DUPLICATE_SEQUENCE, after_apply=True, skip=1))
+    key = BatchKey("query", 0)
+    receipts = write(options, "s", key, [(f"{number}" * 900, "a") for number in range(3)])
+    assert receipts[0].written == (WrittenPartition("a", 0, 3, 0, 2),) and receipts[0].unknown == (("a", 0),)
+    commit_batch(FinishedBatch(options, "s", key, RUN, receipts))
+    assert len(broker.records("a")) == 3
+    (manifest,) = kafka_sink.read_manifests(named)
+    assert manifest.partitions == (WrittenPartition("a", 0, 3, -1, -1),)
