@@ -71,15 +71,15 @@ FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {
     "triggers": ("tests/compat/test_triggers.py",),
     "Connect": ("tests/compat/test_connect.py", "tests/compat/test_connect_canary.py"),
     # Connect of PySpark 3 is not tried: 3.4 has no streams there.
-    "second door, Connect": ("tests/compat/test_second_door_connect.py",),
+    "functions, Connect": ("tests/compat/test_second_door_connect.py",),
 }
 SECOND_DOOR_TESTS: Mapping[str, tuple[str, ...]] = {
-    "second door": ("tests/compat/test_second_door.py", "tests/compat/test_chunks.py")
+    "functions": ("tests/compat/test_second_door.py", "tests/compat/test_chunks.py")
 }
 WITHOUT_FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {"format refused": ("tests/compat/test_without_format.py",)}
 SPARK_TESTS = {**FORMAT_TESTS, **SECOND_DOOR_TESTS, **WITHOUT_FORMAT_TESTS}
 # A process has either classic sessions or Connect sessions.
-ALONE = frozenset({"Connect", "second door, Connect"})
+ALONE = frozenset({"Connect", "functions, Connect"})
 # Packages that the tests above need besides PySpark, in the versions of constraints.txt. PyYAML is for pipelines.
 SPARK_PACKAGES = ("lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout", "pyyaml")
 # pandas is for Connect. PySpark 4 warns about newer versions; the extras of PySpark 3 exclude numpy 2, which newer

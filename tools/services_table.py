@@ -33,25 +33,42 @@ ROWS, TASKS = 100, 2
 TOPIC = "rows"
 ARRIVED = "all rows"
 SCHEMA = StructType().add("value", StringType())
-SECTIONS = "## What each preset sets"
+TRIED = "## What was tried"
 
 _INTRODUCTION = """\
 # Services
 
-`preset=NAME` sets the options that a service needs. What you set yourself overrides it, and
-`pykafka-sink check --preset NAME --explain` shows both. As the services are documented, exactly once works on all of
-them but Event Hubs' tiers without transactions.
+`preset=NAME` sets the options that a service needs; brokers, login and topics are yours. A job for Confluent Cloud:
 
-**Nothing here was run against a service itself.** Each list names the documentation that it is from. What works was
-tried on the embedded broker, which imitates the differences. With each preset and `topic.create=true`, and without a
-preset, all rows of batch writes and streams arrived, exactly once and at least once, but for these
-(`python -m tools.services_table` writes this page):
-"""
+```python
+options = {
+    "preset": "confluent-cloud",
+    "kafka.bootstrap.servers": "pkc-12345.europe-west1.gcp.confluent.cloud:9092",
+    "kafka.sasl.username": "${env:API_KEY}",
+    "kafka.sasl.password": "${env:API_SECRET}",
+    "topic": "orders",
+    "topic.create": "true",
+    "sink.id": "orders",
+    "batch.id": "2026-11-26",
+}
+frame.select("key", "value").write.format("pykafka-sink").mode("append").options(**options).save()
+```
 
-_AFTER_TABLE = """
+What you set yourself overrides the preset; `pykafka-sink check --preset NAME --explain` shows both. As the services are
+documented, exactly once works on all of them but Event Hubs' tiers without transactions. **Nothing here was run against
+a service itself**: each list names the documentation that it is from.
+
 If brokers offer no transactions, exactly-once is refused when a write is planned, before any row is sent. With
 `delivery.fallback=at-least-once` the sink writes with that guarantee and logs this; nothing else turns exactly-once
 off.
+"""
+
+_BEFORE_TABLE = f"""\
+{TRIED}
+
+On the embedded broker, which imitates the differences, by `python -m tools.services_table`, which writes this page. All
+rows of batch writes and streams arrived, exactly once and at least once, with each preset and `topic.create=true` and
+without a preset, but for these:
 """
 
 
@@ -148,7 +165,7 @@ def table(results: Mapping[tuple[str, str], str]) -> Iterator[str]:
 
 def sections() -> str:
     """The part of the page that depends only on the presets."""
-    lines = [SECTIONS, ""]
+    lines = ["## What each preset sets", ""]
     for name, preset in PRESETS.items():
         lines += [f"### {preset.title}: `preset={name}`", ""]
         if preset.settings:
@@ -166,7 +183,7 @@ def sections() -> str:
 
 
 def page(results: Mapping[tuple[str, str], str]) -> str:
-    return "\n".join([_INTRODUCTION, *table(results), _AFTER_TABLE, sections()])
+    return "\n".join([_INTRODUCTION, sections(), _BEFORE_TABLE, *table(results), ""])
 
 
 def main() -> None:

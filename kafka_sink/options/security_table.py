@@ -85,8 +85,8 @@ _ENCRYPT = (
            "Empty: no, so that the owner of any trusted certificate can pose as a broker."),
     Option("ssl.protocol", TLS_VERSION, "The newest TLS version to use."),
     Option("ssl.enabled.protocols", TlsVersions(), "TLS versions to use."),
-    Option("ssl.cipher.suites", CipherSuites(), "Allowed ciphers; empty: OpenSSL's choice. One name of TLS 1.3 "
-           "allows all three of it."),
+    Option("ssl.cipher.suites", CipherSuites(), "Allowed ciphers; empty: OpenSSL's choice. Naming one TLS 1.3 suite "
+           "allows all three."),
     refuse("security.providers", "JVM security providers.", _JVM),
     refuse("ssl.provider", "JVM provider of TLS.", _JVM),
     refuse("ssl.engine.factory.class", "JVM class that creates TLS engines.", _JVM),

@@ -103,7 +103,7 @@ _DELIVERY = (
     Option("transactional.id", Text(False, ID_BYTES_MAX), "Turns transactions on and fences older producers with the "
            "same id. Needs idempotence.", in_sink="each task has an id of its own, chosen by the sink"),
     Option("transaction.timeout.ms", Whole(1), "The broker aborts a transaction that is open for longer, counted "
-           "from its first partition; then rows fail with INVALID_PRODUCER_EPOCH or PRODUCER_FENCED. A whole batch, "
+           "from its first row; then rows fail with INVALID_PRODUCER_EPOCH or PRODUCER_FENCED. A whole batch, "
            "its commit and a restart after a crash must fit. Brokers refuse more than their "
            "transaction.max.timeout.ms."),
     refuse("transaction.two.phase.commit.enable", "Transactions that never expire and are ended by an external "

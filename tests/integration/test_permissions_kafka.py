@@ -107,6 +107,12 @@ class Place:
     def sink(self) -> Sink:
         return Sink(self.kafka.sasl_bootstrap_servers, self.topic, self.topic, self.ledger, login=self.login)
 
+    @property
+    def arguments(self) -> list[str]:
+        """Of a command that looks at all sinks."""
+        login = [word for name, value in self.login.items() for word in ("--option", f"kafka.{name}={value}")]
+        return ["--bootstrap-server", self.kafka.sasl_bootstrap_servers, "--ledger-topic", self.ledger, *login]
+
     def name_of(self, grant: Grant) -> str:
         return {"t": self.topic, "orders-": f"{self.topic}-"}.get(grant.name, self.ledger)
 
@@ -193,13 +199,15 @@ def deliver(place: Place, shell: Shell) -> None:
     assert shell.about(sink, "transactions", "--abort", "--yes").exit_code == 0
 
 
-def look(command: str) -> Callable[[Place, Shell], None]:
+def look(*commands: str) -> Callable[[Place, Shell], None]:
     def work(place: Place, shell: Shell) -> None:
         Sink(place.kafka.bootstrap_servers, place.topic, place.topic, place.ledger).deliver(BATCH)
-        said = shell.about(place.sink(), command)
-        if said.exit_code != 0:
-            assert said.exit_code == 4, said
-            raise AuthorizationError(said.err)
+        for command in commands:
+            of_all = command == "status"
+            said = shell(command, *place.arguments) if of_all else shell.about(place.sink(), *command.split())
+            if said.exit_code != 0:
+                assert said.exit_code == 4, said
+                raise AuthorizationError(said.err)
 
     return work
 
@@ -208,7 +216,7 @@ WORK: dict[str, Callable[[Place, Shell], None]] = {
     "`Producer`, idempotent or not": produce,
     "`Producer` with transactions": transact,
     "the sink, `recover`, `resolve`": deliver,
-    "`pykafka-sink ledger`": look("ledger"),
+    "`pykafka-sink ledger`, `status`, `watch`": look("ledger", "status", "watch --count 1"),
     "`pykafka-sink transactions`": look("transactions"),
 }
 

@@ -6,6 +6,7 @@ request with one of Kafka's codes. docs/services.md says what was run in every m
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 from pathlib import Path
@@ -20,12 +21,13 @@ from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, explain_
 from kafka_sink.errors.table.brokers import BROKER_REFUSED
 from kafka_sink.kafka.wire.apis import API_VERSIONS
 from kafka_sink.kafka.wire.frames import encode_request
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.datasource import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
 from tests.support.asking import client_of
-from tools.services_table import ARRIVED, MODES, SECTIONS, footnote, sections, table
+from tools.services_table import ARRIVED, MODES, TRIED, footnote, sections, table
 
 SCHEMA = StructType().add("value", StringType())
 LEDGER = "ledger"
@@ -138,8 +140,18 @@ def test_a_footnote_is_the_name_and_the_first_sentence_of_an_error() -> None:
     assert footnote(BrokerError(explain_error(refused), BROKER_REFUSED, code=1)) == expected
 
 
+def test_the_job_of_the_page_is_planned_on_its_service() -> None:
+    (block,) = re.findall(r"^options = (\{.*?^\})", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    options = ast.literal_eval(block)
+    assert parse_sink_options(options).notices == ()
+    with EmbeddedBroker(3, quirks=options["preset"]) as kafka:
+        here = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.security.protocol": "PLAINTEXT"}
+        plan_batch({**options, **here}, SCHEMA, overwrite=False)
+        assert configs_of(kafka, "__pykafka_sink_ledger")["segment.bytes"] == "52428800"
+
+
 def refused_by_the_page() -> list[tuple[str, str, str]]:
-    text = PAGE.read_text(encoding="utf-8").partition(SECTIONS)[0]
+    text = PAGE.read_text(encoding="utf-8").partition(TRIED)[2]
     return re.findall(r"^\| `([\w-]+)` \| (.*) \| (.*) \|$", text, re.MULTILINE)
 
 
