@@ -111,7 +111,8 @@ class Place:
     def arguments(self) -> list[str]:
         """Of a command that looks at all sinks."""
         login = [word for name, value in self.login.items() for word in ("--option", f"kafka.{name}={value}")]
-        return ["--bootstrap-server", self.kafka.sasl_bootstrap_servers, "--ledger-topic", self.ledger, *login]
+        where = ["--bootstrap-server", self.kafka.sasl_bootstrap_servers, "--ledger-topic", self.ledger]
+        return [*where, *login, "--silent-after", "0"]  # the decisions of these tests are of 1970
 
     def name_of(self, grant: Grant) -> str:
         return {"t": self.topic, "orders-": f"{self.topic}-"}.get(grant.name, self.ledger)
