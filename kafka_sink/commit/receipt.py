@@ -161,7 +161,7 @@ class BatchSummary:
 
 def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
     every = list(receipts)
-    written, dead_letters = _told(every)
+    written, dead_letters = _split_told(every)
     errors: dict[str, int] = {}
     for receipt in every:
         for reason, count in receipt.record_errors.items():
@@ -183,14 +183,14 @@ def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
 
 def known_extents(receipts: Iterable[TaskReceipt]) -> tuple[WrittenPartition, ...]:
     """What is known of the offsets of a batch, also where its range in a partition is not."""
-    return _merged(one for receipt in receipts for one in receipt.written)
+    return _merge_partitions(one for receipt in receipts for one in receipt.written)
 
 
-def _told(receipts: Sequence[TaskReceipt]) -> tuple[tuple[WrittenPartition, ...], tuple[WrittenPartition, ...]]:
+def _split_told(receipts: Sequence[TaskReceipt]) -> tuple[tuple[WrittenPartition, ...], tuple[WrittenPartition, ...]]:
     """All that was written, and the dead letters of it, by partition. A range without some of its rows is none."""
     unknown = {where for receipt in receipts for where in receipt.unknown}
     unknown |= {one[:2] for receipt in receipts for one in receipt.written if one.first_offset < 0}
-    letters = _merged(one for receipt in receipts for one in receipt.dead_letters)
+    letters = _merge_partitions(one for receipt in receipts for one in receipt.dead_letters)
     written, dead_letters = (
         tuple(one.untold if one[:2] in unknown else one for one in found)
         for found in (known_extents(receipts), letters)
@@ -208,7 +208,7 @@ def without_letters(
     return tuple(each for each in counted if each.row_count)
 
 
-def _merged(every: Iterable[WrittenPartition]) -> tuple[WrittenPartition, ...]:
+def _merge_partitions(every: Iterable[WrittenPartition]) -> tuple[WrittenPartition, ...]:
     """One for each partition, in order."""
     partitions: dict[tuple[str, int], WrittenPartition] = {}
     for each in every:

@@ -139,7 +139,7 @@ def split_unsendable(
     found = _by_row(dict(_find_refused(rows, 0, check_rows)), is_second)
     if not found:
         return rows, None
-    good = pa.array(_kept(rows, found, is_second), pa.int64())
+    good = pa.array(_find_kept(rows, found, is_second), pa.int64())
     bad = rows.take(pa.array(list(found), pa.int64()))
     return rows.take(good), Unsendable(bad, list(found), list(found.values()))
 
@@ -154,7 +154,7 @@ def split_misfits(
     """The rows that fit their schema and envelope, their indices, and the other rows: unchanged, but with text for the
     values to be encoded."""
     misfits = _by_row(misfits, is_second)
-    kept = _kept(rows, misfits, is_second)
+    kept = _find_kept(rows, misfits, is_second)
     unfit = given.take(pa.array(list(misfits), pa.int64()))
     json_sides: tuple[str, ...] = ()
     if encoding is not None:
@@ -172,7 +172,7 @@ def _by_row(errors: Mapping[int, DataError], is_second: Array | None) -> Mapping
     return dict(sorted({**second, **first}.items()))
 
 
-def _kept(rows: pa.RecordBatch, errors: Mapping[int, DataError], is_second: Array | None) -> list[int]:
+def _find_kept(rows: pa.RecordBatch, errors: Mapping[int, DataError], is_second: Array | None) -> list[int]:
     def is_left_out(place: int) -> bool:
         return place in errors or (is_second is not None and bool(is_second[place]) and place - 1 in errors)
 

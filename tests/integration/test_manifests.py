@@ -137,7 +137,7 @@ def test_who_waits_for_a_manifest_finds_it_in_a_partition_that_is_added_meanwhil
 
 def test_the_reader_of_the_guide_waits_for_rows_behind_another_s_open_transaction(broker: EmbeddedBroker) -> None:
     named = options_of(broker)
-    other = transactional(broker, "another application", linger_ms=0)
+    other = transactional(broker, "another application", linger_ms=0, transaction_timeout_ms=900_000)
     other.init_transactions()
     other.begin_transaction()
     other.send("a", b"of another").result(20)

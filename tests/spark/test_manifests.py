@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import kafka_sink
@@ -12,6 +14,7 @@ from tests.spark.parity import Folder, start, writable_topic
 from tests.spark.spark_session import run_to_end
 from tests.spark.test_second_door import options, run
 from tests.support.page_blocks import code_blocks
+from tests.support.producing import TIMEOUT_S, transactional
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -84,6 +87,28 @@ def test_the_readers_of_the_guide_find_exactly_the_rows_of_a_batch(
         if b"tuesday" in (record.key or b"")
     ]
     assert sorted(value.decode() for value in names["rows_of"](values[0], kafka_4.bootstrap_servers)) == expected
+
+
+@pytest.mark.slow
+def test_spark_s_source_waits_for_rows_behind_another_s_open_transaction_as_long_as_it_may(
+    jvm_spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, manifest_topic: str
+) -> None:
+    topic = writable_topic(kafka_4, topic_name)
+    other = transactional(kafka_4, f"{topic_name}-other", linger_ms=0, transaction_timeout_ms=900_000)
+    other.init_transactions()
+    other.begin_transaction()
+    other.send(topic, b"of another", partition=0).result(TIMEOUT_S)
+    rows = jvm_spark.range(0, 10, 1, 1).selectExpr("CAST(id AS STRING) AS value", "0 AS partition")
+    given = options(kafka_4, topic, manifest_topic=manifest_topic)
+    rows.write.format("pykafka-sink").options(**given).mode("append").save()
+    (manifest,) = kafka_sink.read_manifests(given)
+    names: dict[str, Any] = {"spark": jvm_spark, "manifest": manifest}
+    code = recipe("manifest.spark_options()").replace("broker:9092", kafka_4.bootstrap_servers)
+    assert "900_000" in code
+    with pytest.raises(Py4JJavaError, match=r"Cannot fetch offset|OffsetOutOfRange"):
+        exec(code.replace("900_000", "2_000"), names)
+    threading.Timer(5, other.close).start()  # which aborts the transaction
+    exec(code, names)
 
 
 def test_a_topic_that_is_not_there_is_found_before_any_task_runs(
