@@ -117,7 +117,7 @@ class Bench:
             found.transactional_id, found.producer_id, found.producer_epoch, found.transaction_version
         )
         written = WrittenPartition(TOPIC, partition, ROWS, last_offset - ROWS + 1, last_offset)
-        return TaskReceipt(key, RUN, number, attempt, transaction, TIMEOUT_MS, TIMEOUT_MS, (written,), ROWS)
+        return TaskReceipt(key, RUN, number, attempt, transaction, TIMEOUT_MS, TIMEOUT_MS, (written,), row_count=ROWS)
 
 
 def measure(servers: str, receipt_counts: Sequence[int], batches: int) -> Iterator[tuple[int, Times]]:

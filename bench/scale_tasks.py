@@ -104,7 +104,9 @@ class SimulatedStream:
         first = 10**9 + 1_000 * number
         written = tuple(WrittenPartition(TOPIC, one % partitions, 100, first, first + 99) for one in found.partitions)
         transaction = PreparedTransaction(name, found.producer_id, found.epoch, 2)
-        return TaskReceipt(key, RUN, number, identity.attempt, transaction, TIMEOUT_MS, TIMEOUT_MS, written, 100)
+        return TaskReceipt(
+            key, RUN, number, identity.attempt, transaction, TIMEOUT_MS, TIMEOUT_MS, written, row_count=100
+        )
 
     def run(
         self, operation: DriverOperation, receipts: Sequence[TaskReceipt] = (), *, dies_in: Phase | None = None
