@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from kafka_sink.testing import EmbeddedRegistry, RegistryCore
+from kafka_sink.testing.registry.store import Content
 from tests.conformance.registry_scripts import A_B_DEFAULT, EVOLUTION, SCRIPTS, A, Step, record
 from tests.conftest import or_without_kafka
 from tools.apicurio import Apicurio
@@ -267,6 +270,50 @@ def test_the_client_refers(client: SchemaRegistryClient) -> None:
     found = client.get_latest_version("s").schema
     assert found is not None and found.references is not None and found.references[0].subject == "part"
     assert client.get_referenced_by("part", 1) == [2]
+
+
+def test_of_two_texts_by_one_name_the_first_that_is_met_in_listed_order_is_taken() -> None:
+    store = RegistryCore().store
+    store.levels[""] = "NONE"
+    old, new, line = record("old", name="Money"), record("new", name="Money"), record("x", name="Line")
+    for subject, content in (
+        ("money", {"schema": old}),
+        ("money", {"schema": new}),
+        ("line", {"schema": line, "references": [{"name": "Money", "subject": "money", "version": 1}]}),
+    ):
+        store.register(Content.of(content), subject, normalize=False)
+    listed = [{"name": "Money", "subject": "money", "version": 2}, {"name": "Line", "subject": "line", "version": 1}]
+    for references, texts in ((listed, [new, line]), (listed[::-1], [old, line])):
+        order = Content.of({"schema": record("y"), "references": references})
+        assert store.texts_of(order, "orders-value") == texts
+
+
+def test_the_client_takes_the_last_text_by_one_name(client: SchemaRegistryClient) -> None:
+    """So no choice of a writer suits it as well as the client for Java, which takes the first."""
+    client.set_compatibility("money", "NONE")
+    client.register_schema("money", Schema(record("old", name="Money"), "AVRO"))
+    client.register_schema("money", Schema(record("new", name="Money"), "AVRO"))
+    line = Schema(record({"name": "m", "type": "Money"}, name="Line"), "AVRO", [SchemaReference("Money", "money", 1)])
+    client.register_schema("line", line)
+    order = record({"name": "total", "type": "Money"}, {"name": "line", "type": "Line"})
+    references = [SchemaReference("Money", "money", 2), SchemaReference("Line", "line", 1)]
+    schema_id = client.register_schema("s", Schema(order, "AVRO", references))
+    found = AvroDeserializer(client)(b"\x00" + schema_id.to_bytes(4, "big") + b"\x02\x04", None)
+    assert found == {"total": {"old": 1}, "line": {"m": {"old": 2}}}
+
+
+def test_the_client_reads_and_writes_bytes_alone_without_avros_length(client: SchemaRegistryClient) -> None:
+    """And after a length where they are in a record or a union."""
+    context = SerializationContext("t", MessageField.VALUE)
+    for schema, value, expected in (
+        ('"bytes"', b"\xca\xfe", b"\xca\xfe"),
+        ('["null","bytes"]', b"\xca\xfe", b"\x02\x04\xca\xfe"),
+        (record({"name": "b", "type": "bytes"}), {"b": b"\xca\xfe"}, b"\x04\xca\xfe"),
+    ):
+        client.set_compatibility("t-value", "NONE")
+        written = AvroSerializer(client, schema)(value, context)
+        assert written is not None and written[5:] == expected
+        assert AvroDeserializer(client)(written, context) == value
 
 
 def test_contexts_number_their_schemas_anew(client: SchemaRegistryClient) -> None:

@@ -10,9 +10,9 @@ Pure: the caller passes the function that sends a request and returns the respon
                                     one for the versions of the subject, because a new id moves keys
     otherwise                       one request that looks the schema up under its subject
 
-There are more for referenced schemas, one each; by id, for a GUID or rules that are needed but were not in the response
-(old registries answer a registration with the id alone), and for the text that a registry makes of descriptors; and to
-explain why a schema is missing.
+There are more for schemas that one of Avro or Protobuf refers to, one each; by id, for a GUID or rules that are needed
+but were not in the response (old registries answer a registration with the id alone), and for the text that a registry
+makes of descriptors; and to explain why a schema is missing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from kafka_sink.formats.registry.answer import (
     parse_registered,
 )
 from kafka_sink.formats.registry.request import RegistryRequest
-from kafka_sink.formats.registry.schema import ResolvedSchema, Schema
+from kafka_sink.formats.registry.schema import JSON, ResolvedSchema, Schema
 from kafka_sink.formats.registry.subject import add_context_of
 from kafka_sink.frozen import frozen
 
@@ -91,6 +91,8 @@ def resolve_schema(query: SchemaQuery, send: Send) -> ResolvedSchema:
     found = replace(found, subject=found.subject or query.subject)
     if query.identity is not None and query.schema is not None and not query.reads_back:
         return replace(found, schema=query.schema)
+    if found.schema.kind == JSON:
+        return found  # what it refers to is left to readers that validate
     return replace(found, dependencies=_get_dependencies(found.schema, query, send))
 
 
@@ -133,8 +135,16 @@ def _find(query: SchemaQuery, send: Send) -> ResolvedSchema:
     if (answer := send(known)).is_good:
         return _read(answer, known, query, schema)
     found = _register(query, schema, send)
-    version_count = count_versions(send(ask.versions_of(query.subject)))
-    return replace(found, earlier_version_count=max(0, version_count - 1))
+    return replace(found, earlier_version_count=_count_earlier_versions(query, send))
+
+
+def _count_earlier_versions(query: SchemaQuery, send: Send) -> int:
+    """Only for a warning, so a failure of this request is ignored. Without an answer it is given, perhaps in vain."""
+    try:
+        answer = send(ask.versions_of(query.subject))
+    except TransportError:
+        return 1
+    return max(0, count_versions(answer) - 1)
 
 
 def _register(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
@@ -176,10 +186,10 @@ def _look_up(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
 
 def _describe_compatibility(query: SchemaQuery, schema: Schema, send: Send) -> str:
     """Whether it could be registered: only for an error text, so a failure of this request is ignored."""
-    answer = send(ask.check_compatibility(query.subject, schema, normalize=query.normalizes))
     try:
+        answer = send(ask.check_compatibility(query.subject, schema, normalize=query.normalizes))
         is_compatible, reasons = parse_compatibility(answer)
-    except RemoteProtocolError:
+    except (TransportError, RemoteProtocolError):
         return ""
     if is_compatible:
         return ", and is compatible with what is"
@@ -189,27 +199,66 @@ def _describe_compatibility(query: SchemaQuery, schema: Schema, send: Send) -> s
 # ---- referenced schemas ----------------------------------------------------------------------------------------------
 
 
+# A subject with its context, and a version.
+_Place = tuple[str, int]
+
+
 def _get_dependencies(schema: Schema, query: SchemaQuery, send: Send) -> tuple[tuple[str, str], ...]:
-    """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle
-    is not reported here: parsing the texts does."""
-    asked: dict[tuple[str, int], Schema] = {}
-    texts: dict[str, str] = {}
-    work = list(schema.references)
+    """Names and texts, each before those that it refers to. A cycle is not reported here: parsing the texts does.
+
+    Depth first in listed order, without recursion, so that a hostile registry cannot exhaust the stack; each version is
+    requested once.
+    """
+    asked: dict[_Place, Schema] = {}
+    places: dict[str, _Place] = {}
+    # Those after which all that they refer to is known.
+    complete: dict[str, str] = {}
+    work = _list_references(query.subject, schema)
     while work:
-        reference = work.pop()
-        where = (add_context_of(query.subject, reference.subject), reference.version)
-        if where not in asked:
-            if len(asked) >= DEPENDENCIES_MAX:
-                raise ConfigError(
-                    f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
-                    REGISTRY_REFUSED,
-                )
-            # Errors are about the referenced schema.
-            referenced = SchemaQuery(query.side, subject=where[0], version=where[1])
-            found = asked[where] = _ask(send, ask.by_version(*where), referenced).schema
-            work += found.references
-        texts.setdefault(reference.name, asked[where].text)
-    return tuple(texts.items())
+        name, place, is_complete = work.pop()
+        if is_complete:
+            complete.setdefault(name, asked[place].text)
+            continue
+        work.append((name, place, True))
+        if place not in asked:
+            asked[place] = _ask_referenced(place, query, send, len(asked))
+            work += _list_references(place[0], asked[place])
+        first = places.setdefault(name, place)
+        if asked[first].text != asked[place].text:
+            raise _two_texts_error(name, first, place, query)
+    return tuple(reversed(complete.items()))
+
+
+def _list_references(parent: str, schema: Schema) -> list[tuple[str, _Place, bool]]:
+    """To be taken from the end. A subject without a context is in that of `parent`, which refers to it."""
+    return [
+        (each.name, (add_context_of(parent, each.subject), each.version), False) for each in reversed(schema.references)
+    ]
+
+
+def _ask_referenced(place: _Place, query: SchemaQuery, send: Send, asked_count: int) -> Schema:
+    if asked_count >= DEPENDENCIES_MAX:
+        raise ConfigError(f"{_title(query)} refers to more than {DEPENDENCIES_MAX} others", REGISTRY_REFUSED)
+    # Errors are about the referenced schema.
+    referenced = SchemaQuery(query.side, subject=place[0], version=place[1])
+    return _ask(send, ask.by_version(*place), referenced).schema
+
+
+def _two_texts_error(name: str, first: _Place, other: _Place, query: SchemaQuery) -> ConfigError:
+    """Confluent's clients for Java take the first that they meet, the one for Python the last: none suits all."""
+    places = " and ".join(f"version {version} of {subject!r}" for subject, version in (first, other))
+    return ConfigError(
+        f"{_title(query)} refers to two schemas by the name {name!r}: {places}. Their texts differ, and clients differ "
+        "in which of them they take, so readers could read other values than were written. Nothing was written. "
+        "Register it so that all references by this name lead to one text",
+        REGISTRY_REFUSED,
+    )
+
+
+def _title(query: SchemaQuery) -> str:
+    """An id needs no subject."""
+    number = "" if query.identity is None else f" {query.identity}"
+    return f"the schema{number}" + (f" of {query.subject!r}" if query.subject else "")
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------

@@ -161,22 +161,26 @@ class Store:
         return int(wanted)
 
     def texts_of(self, content: Content, subject: str) -> list[str]:
-        """Texts of referenced schemas, each after those that it refers to."""
-        found: dict[tuple[str, int], str] = {}
+        """Texts of referenced schemas, each after those that it refers to. As in Confluent's registry the first that is
+        met under a name is taken, in listed order, and a subject is looked up in the context of what refers to it."""
+        seen: set[str] = set()
+        found: list[str] = []
 
-        def take(one: Content) -> None:
+        def take(one: Content, beside: str) -> None:
             for each in one.references:
-                other = self._qualify(each.subject, subject)
+                other = self._qualify(each.subject, beside)
                 versions = [version for version in self.versions(other) if version.number == each.version]
                 if not versions:
                     raise RegistryRefusal(
                         42201, f"No schema reference found for subject '{other}' version {each.version}"
                     )
-                take(versions[0].content)
-                found.setdefault((other, each.version), versions[0].content.text)
+                if each.name not in seen:
+                    seen.add(each.name)
+                    take(versions[0].content, other)
+                    found.append(versions[0].content.text)
 
-        take(content)
-        return list(found.values())
+        take(content, subject)
+        return found
 
     def _qualify(self, subject: str, beside: str) -> str:
         context = self.context_of(beside)

@@ -16,6 +16,7 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
+from kafka_sink.errors.table.commits import REGISTRY_UNREACHABLE
 from kafka_sink.formats.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
 from kafka_sink.formats.registry.request import LATEST, RegistryRequest
 from kafka_sink.formats.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolve_schema
@@ -285,6 +286,90 @@ def test_a_reference_that_is_refused_is_named_and_not_the_schema_that_refers_to_
     assert words in str(refusal(question, answer))
 
 
+def register_order(registry: CountedRegistry, *listed: tuple[str, str, int]) -> None:
+    """Money in two versions, a line with the older one, and an order that refers to what is listed."""
+    registry.core.store.levels[""] = "NONE"
+    registry.register("money", avro("cents", name="Money"))
+    registry.register("money", avro("units", "cents", name="Money"))
+    registry.register("line", referring("Line", ("Money", "money")))
+    fields = [{"name": name.lower(), "type": name} for name, _, _ in listed]
+    text = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    registry.register(SUBJECT, Schema(AVRO, text, tuple(Reference(*each) for each in listed)))
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize(
+    ("question", "who"),
+    [
+        ({"version": LATEST}, "the schema of 'orders-value'"),
+        ({"identity": 4}, "the schema 4 of 'orders-value'"),
+        ({"identity": 4, "subject": ""}, "the schema 4"),
+    ],
+)
+def test_a_name_that_stands_for_two_texts_is_refused_because_readers_choose_differently(
+    registry: CountedRegistry, is_reversed: bool, question: dict[str, Any], who: str
+) -> None:
+    """Confluent's clients for Java take the first that they meet, the one for Python the last."""
+    listed = [("Money", "money", 2), ("Line", "line", 1)]
+    register_order(registry, *(reversed(listed) if is_reversed else listed))
+    error = refusal(question, registry.answer)
+    assert isinstance(error, ConfigError) and error.name == "PKS-7005"
+    met = ["version 1 of 'money'", "version 2 of 'money'"]
+    first, second = met if is_reversed else reversed(met)
+    assert f"{who} refers to two schemas by the name 'Money': {first} and {second}" in str(error)
+
+
+def test_a_name_that_stands_for_one_text_under_two_subjects_is_no_obstacle(registry: CountedRegistry) -> None:
+    register_order(registry, ("Money", "money", 1), ("Line", "line", 1))
+    registry.register("euro", avro("cents", name="Money"))
+    registry.register(SUBJECT, referring("Order", ("Money", "euro"), ("Line", "line")))
+    texts = dict(registry.resolved(version=LATEST).dependencies)
+    assert json.loads(texts["Money"])["fields"] == [{"name": "cents", "type": "int"}]
+
+
+def test_a_text_that_two_schemas_share_is_refused_if_they_refer_to_different_ones(registry: CountedRegistry) -> None:
+    register_order(registry, ("Line", "line", 1))
+    line = referring("Line", ("Money", "money"))
+    registry.register("other-line", Schema(AVRO, line.text, (Reference("Money", "money", 2),)))
+    part = referring("Part", ("Line", "other-line"))
+    registry.register("part", part)
+    registry.register(SUBJECT, referring("Order", ("Line", "line"), ("Part", "part")))
+    assert "two schemas by the name 'Money'" in str(refusal({"version": LATEST}, registry.answer))
+
+
+@pytest.mark.parametrize("listed", ["BCD", "DCB", "CBD", "DBC"])
+def test_each_text_comes_before_those_that_it_refers_to_however_they_are_listed(
+    registry: CountedRegistry, listed: str
+) -> None:
+    """Then each is read once."""
+    registry.register("d", referring("D"))
+    registry.register("c", referring("C", ("D", "d")))
+    registry.register("b", referring("B", ("C", "c")))
+    registry.register(SUBJECT, referring("A", *((each, each.lower()) for each in listed)))
+    assert [name for name, _ in registry.resolved(version=LATEST).dependencies] == ["B", "C", "D"]
+
+
+def test_references_of_a_json_schema_are_left_to_readers_that_validate(registry: CountedRegistry) -> None:
+    registry.register("part", Schema(JSON, "{}"))
+    registry.register(SUBJECT, Schema(JSON, "{}", (Reference("part.json", "part", 1),)))
+    assert registry.resolved(version=LATEST).dependencies == ()
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("is_elsewhere_too", [False, True])
+def test_a_reference_of_a_referenced_schema_stays_in_the_context_of_that_one(
+    registry: CountedRegistry, is_elsewhere_too: bool
+) -> None:
+    if is_elsewhere_too:
+        registry.register("country", avro("wrong", name="Country"))
+    registry.register(":.common:country", avro("code", name="Country"))
+    registry.register(":.common:address", referring("Address", ("Country", "country")))
+    registry.register(SUBJECT, referring("Order", ("Address", ":.common:address")))
+    found = registry.resolved(version=LATEST)
+    assert registry.asked[2] == ("GET", "/subjects/%3A.common%3Acountry/versions/1")
+    assert dict(found.dependencies)["Country"] == avro("code", name="Country").text
+
+
 def test_references_without_end_come_to_one() -> None:
     def ever_deeper(request: RegistryRequest) -> RegistryAnswer:
         number = len(asked)
@@ -409,6 +494,17 @@ def test_reasons_that_a_registry_does_not_give_do_not_hide_what_could_be_done(sa
     assert words in str(refusal({"schema": ONE}, answer))
 
 
+def test_a_request_for_reasons_that_is_not_answered_does_not_hide_that_the_schema_is_missing() -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        if request.path.startswith("/compatibility"):
+            raise TransportError(f"{SOURCE} did not answer: timed out", REGISTRY_UNREACHABLE)
+        return RegistryAnswer(SOURCE, 404, b'{"error_code": 40403}')
+
+    error = refusal({"schema": ONE}, answer)
+    assert isinstance(error, ConfigError) and error.name == "PKS-7005"
+    assert f"not registered under '{SUBJECT}'. Register" in str(error)
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"error_code":"x","message":{}}', b"[" * 100_000])
 def test_a_refusal_need_not_be_json(body: bytes) -> None:
     with pytest.raises(ConfigError, match="answered 404"):
@@ -497,6 +593,20 @@ def test_a_registry_that_does_not_list_versions_causes_no_warning_and_no_error(s
 
     question = SchemaQuery("key", SUBJECT, ONE, registers=True, tells_new=True)
     assert resolve_schema(question, answer).earlier_version_count == 0
+
+
+def test_a_list_of_versions_that_is_not_answered_warns_rather_than_fails() -> None:
+    """The schema is registered by then, and may be new beside earlier ones."""
+
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        if request.body is None:
+            raise TransportError(f"{SOURCE} did not answer: timed out", REGISTRY_UNREACHABLE)
+        if request.path.endswith("/versions"):
+            return RegistryAnswer(SOURCE, 200, b'{"id": 5}')
+        return RegistryAnswer(SOURCE, 404, b'{"error_code": 40403}')
+
+    found = resolve_schema(SchemaQuery("key", SUBJECT, ONE, registers=True, tells_new=True), answer)
+    assert (found.schema_id, found.earlier_version_count) == (5, 1)
 
 
 def test_a_user_who_may_register_and_not_read_registers_as_before(registry: CountedRegistry) -> None:
