@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import SCHEMA_MISMATCH, SCHEMA_RULES
 from kafka_sink.formats.registry import schema as registered
-from kafka_sink.formats.registry.framing import MessagePosition, make_frame
+from kafka_sink.formats.registry.framing import HEADER, PREFIX, MessagePosition, make_frame
 from kafka_sink.formats.registry.schema import ResolvedSchema
 from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.derive import derive_avro_schema
@@ -54,7 +54,7 @@ def _plan_side(
         given = derive_schema(chosen.format, kind, chosen.record_name)
     if given is not None:
         # Before anything is registered.
-        plan(kind, given)
+        _check_fit(chosen, kind, given)
     resolved = resolve(
         registry,
         chosen,
@@ -65,7 +65,7 @@ def _plan_side(
     )
     _check_rules(side, chosen, resolved)
     schema = _choose_schema(chosen, given, resolved)
-    plan(kind, schema)
+    _check_fit(chosen, kind, schema)
     framed = make_frame(
         chosen.framing,
         side,
@@ -75,6 +75,21 @@ def _plan_side(
         message=_message_position(schema),
     )
     return SidePlan(side, schema, framed.prefix, framed.headers, resolved.schema_id), resolved
+
+
+def _check_fit(chosen: SideFormat, kind: pa.DataType, schema: Schema) -> None:
+    """Raises `ConfigError` if the column does not fit, or if readers would not agree on the value."""
+    plan(kind, schema)
+    is_bare_bytes = isinstance(schema, AvroSchema) and schema.type.kind == "bytes"
+    if is_bare_bytes and chosen.framing in (PREFIX, HEADER):
+        side = chosen.query.side
+        raise ConfigError(
+            f"the schema is bytes and nothing else, and with the framing {chosen.framing} readers differ in how these "
+            "are encoded: Confluent's clients expect them alone, others, and its older ones for Python, after Avro's "
+            f"length. Nothing was written. Write a record, struct({side}) AS {side}, or without a schema, "
+            f"{side}.format=binary; a decimal also as CAST({side} AS STRING)",
+            SCHEMA_MISMATCH,
+        )
 
 
 def _check_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:

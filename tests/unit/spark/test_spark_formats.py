@@ -10,12 +10,13 @@ import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.formats.registry.schema import AVRO, ResolvedSchema, Schema
 from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import WrittenColumns, choose_columns
 from kafka_sink.spark.encoding import RowEncoding
-from kafka_sink.spark.formats import SidePlan
+from kafka_sink.spark.formats import SidePlan, side_planning
 from kafka_sink.spark.formats.side_planning import plan_side
 from kafka_sink.spark.task import select_columns
 from kafka_sink.spark.unsendable import split_misfits
@@ -127,6 +128,51 @@ def test_a_schema_in_a_file_is_read_on_the_driver(tmp_path: Any) -> None:
     assert plan.prefix == b"\x00\x00\x00\x00\x01\x02\x02"
     with pytest.raises(ConfigError, match="there is no such file"):
         side(pa.struct([]), value_format="avro", value_schema=str(tmp_path / "none.avsc"))
+
+
+DECIMAL = '{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}'
+
+
+@pytest.mark.parametrize("framing", ["prefix", "header"])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(pa.binary(), '"bytes"'), (pa.string(), '{"type":"bytes"}'), (pa.decimal128(9, 2), DECIMAL)],
+    ids=["binary", "string", "decimal"],
+)
+@pytest.mark.parametrize("source", ["text", "columns", "registry"])
+def test_bytes_alone_are_refused_in_confluents_framings_because_readers_differ_about_their_length(
+    framing: str, kind: pa.DataType, text: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients write and read them raw, other readers with Avro's length. A schema that is given or derived is not
+    registered: no registry is there."""
+    options = {"schema_registry_url": "http://127.0.0.1:1", "schema_registry_max_retries": "0"}
+    options |= {"value_format": "avro", "value_schema_framing": framing}
+    if source == "registry":
+        found = ResolvedSchema(Schema(AVRO, text), "t-value", 1, 7, "c99f7e42-386d-12ce-ae93-285caaaa88be")
+        monkeypatch.setattr(side_planning, "resolve", lambda *_, **__: found)
+        options["use_latest_version"] = "true"
+    else:
+        options["auto_register_schemas"] = "true"
+        if source == "text" or kind == pa.string():
+            options["value_schema"] = text
+    with pytest.raises(ConfigError, match=r"value\.format=avro: .*struct\(value\) AS value") as raised:
+        side(kind, **options)
+    assert raised.value.name == "PKS-7002"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ('"bytes"', {"value_schema_framing": "none"}, b"\x04\xca\xfe"),
+        ('"bytes"', {"value_schema_framing": "apicurio", "value_schema_id": "1"}, bytes(8) + b"\x01\x04\xca\xfe"),
+        ('{"type":"fixed","name":"F","size":2}', {"value_schema_id": "1"}, bytes(4) + b"\x01\xca\xfe"),
+        ('["null","bytes"]', {"value_schema_id": "1"}, bytes(4) + b"\x01\x02\x04\xca\xfe"),
+    ],
+)
+def test_bytes_whose_encoding_all_readers_know_are_written(text: str, options: dict[str, str], expected: bytes) -> None:
+    plan = side(pa.binary(), value_format="avro", value_schema=text, **options)
+    rows = pa.RecordBatch.from_arrays([pa.array([b"\xca\xfe"], pa.binary())], ["value"])
+    assert RowEncoding([plan]).encode(rows)[0].column("value").to_pylist() == [expected]
 
 
 def test_columns_that_do_not_fit_are_told_with_the_format_and_register_nothing() -> None:
