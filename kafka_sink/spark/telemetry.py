@@ -22,7 +22,7 @@ from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.process import own_jvm
 from kafka_sink.telemetry.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
-from kafka_sink.telemetry.metrics.store import add_open_decisions, commit_error, note
+from kafka_sink.telemetry.metrics.store import add_open_decisions, note, told_before
 from kafka_sink.telemetry.metrics.stream_figures import from_json
 from kafka_sink.telemetry.metrics.trace_ids import sink_name
 
@@ -70,17 +70,22 @@ def commit_and_report(batch: FinishedBatch) -> Conclusion:
 
 
 def abort_and_report(batch: FinishedBatch) -> Conclusion | None:
+    """The abort of a batch write may have finished its decision, so that all of its rows are visible."""
     began = _now()
     conclusion = abort_batch(batch)
-    report = _make_report(batch, LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED, began)
+    outcome = DELIVERED if conclusion is Conclusion.RECOVERED else ABORTED
+    report = _make_report(batch, LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else outcome, began)
     folder = application_folder()
-    reason = "" if folder is None else commit_error(folder, report)
-    if not reason:
-        _send_lineage(batch, report, "START")  # there was no commit
-    text = reason or "a task of the batch failed, or the process that committed it"
-    report = replace(report, error_text=text, follows_commit=bool(reason))
+    told, reason = ("", "") if folder is None else told_before(folder, report)
+    if conclusion is Conclusion.RECOVERED and told in (DELIVERED, ALREADY_DELIVERED):
+        return conclusion  # by its commit, which was interrupted after that
+    follows_commit = told == FAILED
+    if not follows_commit:
+        _send_lineage(batch, report, "START")  # there was no commit, or it told nothing
+    text = reason if follows_commit else "a task of the batch failed, or the process that committed it"
+    report = replace(report, error_text="" if report.outcome == DELIVERED else text, follows_commit=follows_commit)
     _publish(batch, report)
-    _send_lineage(batch, report, "FAIL")
+    _send_lineage(batch, report, "COMPLETE" if report.outcome == DELIVERED else "FAIL")
     return conclusion
 
 

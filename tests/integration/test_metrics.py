@@ -406,10 +406,12 @@ def test_an_abort_finds_the_error_of_its_commit_behind_other_writes_of_the_same_
 
     note(folder, report("a", FAILED, "because"))
     note(folder, report("b", DELIVERED))
-    assert store.commit_error(folder, report("a", ABORTED)) == "because"
-    assert store.commit_error(folder, report("b", ABORTED)) == ""
+    assert store.told_before(folder, report("a", ABORTED)) == (FAILED, "because")
+    assert store.told_before(folder, report("b", ABORTED)) == (DELIVERED, "")
     note(folder, report("a", ABORTED))
-    assert store.commit_error(folder, report("a", ABORTED)) == ""  # foreachBatch may write it again in the same run
+    # foreachBatch may write it again in the same run.
+    assert store.told_before(folder, report("a", ABORTED)) == (ABORTED, "")
+    assert store.told_before(folder, report("c", ABORTED)) == ("", "")
 
 
 def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(

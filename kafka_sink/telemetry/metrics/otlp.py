@@ -173,7 +173,8 @@ def _span_of_batch(
         **({"error.type": report.error} if report.error else {}),
     }
     has_failed = report.outcome not in ("delivered", "already_delivered")
-    kind, began_ms = ("micro-batch", report.first_task_ms) if parent is None else ("abort", report.began_ms)
+    after_commit = ("abort" if has_failed else "recovery", report.began_ms)
+    kind, began_ms = ("micro-batch", report.first_task_ms) if parent is None else after_commit
     return ReadableSpan(
         f"{kind} {report.query or report.sink}".rstrip(), context, parent=parent, resource=_resource(),
         attributes=attributes, kind=SpanKind.INTERNAL,

@@ -23,7 +23,7 @@ from kafka_sink.commit.admin.marks import count_open_decisions
 from kafka_sink.commit.identity import run_hash
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
-from kafka_sink.telemetry.metrics.figures import FAILED, BatchReport
+from kafka_sink.telemetry.metrics.figures import BatchReport
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
 FOLDER, SLOTS = "metrics", (".0", ".1")
@@ -100,14 +100,14 @@ def add_open_decisions(application_folder: str, figures: StreamFigures) -> Strea
     return figures
 
 
-def commit_error(application_folder: str, report: BatchReport) -> str:
-    """The error of the batch's commit, in whichever process; empty if none is known."""
+def told_before(application_folder: str, report: BatchReport) -> tuple[str, str]:
+    """Outcome and error of what was noted last about the batch, by whichever process; empty if nothing is known."""
     figures = _read(_path(application_folder, report))
     # Newer ones may be of other batches: batch writes at the same time count as one stream.
     for each in reversed(figures.recent if figures is not None else ()):
         if (each["batch_id"], each["run"]) == (report.key.batch_id, report.run):
-            return str(each["error_text"]) if each["outcome"] == FAILED else ""
-    return ""
+            return str(each["outcome"]), str(each["error_text"])
+    return "", ""
 
 
 def read_streams(application_folder: str) -> list[StreamFigures]:

@@ -277,6 +277,14 @@ def test_the_abort_after_a_failed_commit_is_a_span_of_its_own() -> None:
     assert abort.context.span_id == of_batch.span_of_abort != batch.context.span_id
 
 
+def test_a_batch_that_its_abort_finished_is_a_span_of_its_own_without_an_error() -> None:
+    (recovery,) = spans_of(replace(REPORT, follows_commit=True), OPTIONS)
+    of_batch = TraceIds("s", REPORT.query, KEY, "run")
+    assert (recovery.name, recovery.context.span_id) == ('recovery or"d\\ers', of_batch.span_of_abort)
+    assert recovery.status.status_code is StatusCode.UNSET and recovery.attributes is not None
+    assert recovery.attributes["pykafka_sink.outcome"] == "delivered"
+
+
 def test_ids_of_traces_and_spans_differ_with_each_part_of_their_names() -> None:
     one = TraceIds("s", "q", KEY, "run")
     others = [

@@ -1,0 +1,128 @@
+"""What receivers are told of a commit and of the abort after it, by how the two have ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_sink.commit.admin.marks import Marks, marked_line
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.session import CommitResult, Conclusion
+from kafka_sink.errors import CommitAborted, CommitPending, KafkaSinkError
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark import driver, telemetry
+from kafka_sink.spark.driver import FinishedBatch
+from kafka_sink.spark.telemetry import abort_and_report, commit_and_report
+from kafka_sink.telemetry.lineage import send
+from kafka_sink.telemetry.metrics import store
+from kafka_sink.telemetry.metrics.store import read_streams
+from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
+
+RUN = "0123456789abcdef"
+MONDAY = BatchKey("", "monday")
+LINEAGE = "lineage.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of an application; and a clock that stands still."""
+    for module in (driver, telemetry):
+        monkeypatch.setattr(module, "application_folder", lambda: str(tmp_path))
+    for timed in (telemetry, store, send):
+        monkeypatch.setattr(timed, "time", SimpleNamespace(time=lambda: 1.5, monotonic=lambda: 1.0))
+    return tmp_path
+
+
+def batch_of(folder: Path, key: BatchKey = MONDAY) -> FinishedBatch:
+    named = {} if key == UNNAMED_BATCH else {"sink.id": "exports", "batch.id": str(key.batch_id)}
+    settings = {"kafka.bootstrap.servers": "h:9092", "metrics.enabled": "true", "lineage.file": str(folder / LINEAGE)}
+    receipt = TaskReceipt(
+        key, RUN, 0, 11, transaction=PreparedTransaction(f"exports-{RUN}-0-11", 1, 0, 2),
+        written=(WrittenPartition("rows", 0, 3, 0, 2),), row_count=3, bytes=30, record_errors={"too large": 1},
+    )  # fmt: skip
+    return FinishedBatch(parse_sink_options({**settings, **named}), "exports", key, RUN, [receipt], [None], write=RUN)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, found: Conclusion | KafkaSinkError) -> None:
+    """What the brokers' answers lead to."""
+
+    def use_driver(*_: object) -> CommitResult:
+        if isinstance(found, KafkaSinkError):
+            raise found
+        return CommitResult(found, is_swept=True)
+
+    monkeypatch.setattr(driver, "_use_driver", use_driver)
+
+
+def fail_commit(monkeypatch: pytest.MonkeyPatch, batch: FinishedBatch, error: KafkaSinkError) -> None:
+    answer(monkeypatch, error)
+    with pytest.raises(type(error)):
+        commit_and_report(batch)
+
+
+def told(folder: Path) -> StreamFigures:
+    (stream,) = read_streams(str(folder))
+    return stream
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / LINEAGE).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("key", [MONDAY, UNNAMED_BATCH])
+def test_a_batch_that_its_abort_finishes_is_told_as_delivered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, key: BatchKey
+) -> None:
+    batch = batch_of(folder, key)
+    fail_commit(monkeypatch, batch, CommitPending("a coordinator is away"))
+    answer(monkeypatch, Conclusion.RECOVERED)
+    assert abort_and_report(batch) is Conclusion.RECOVERED
+    found = told(folder)
+    assert found.values["batches"] == {"delivered": 1}
+    assert (found.values["rows"], found.value("bytes"), found.value("dropped_rows")) == ({"rows": 3}, 30, 1)
+    assert found.value("last_batch_timestamp_seconds") > 0 and found.values["commit_errors"] == {"CommitPending": 1}
+    assert [each["error_text"] for each in found.recent] == ["a coordinator is away", ""]
+    begin, end = events(folder)
+    assert (begin["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert end["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 3
+
+
+def test_a_batch_whose_process_died_in_its_commit_is_told_by_its_abort_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, Conclusion.RECOVERED)
+    abort_and_report(batch_of(folder))
+    assert told(folder).values["batches"] == {"delivered": 1}
+    assert [event["eventType"] for event in events(folder)] == ["START", "COMPLETE"]
+
+
+def test_a_batch_that_was_told_as_delivered_is_not_counted_again_by_its_abort(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process died, or was interrupted, when the commit had been told and Spark did not know yet."""
+    answer(monkeypatch, Conclusion.DELIVERED)
+    commit_and_report(batch_of(folder))
+    answer(monkeypatch, Conclusion.RECOVERED)
+    abort_and_report(batch_of(folder))
+    assert (told(folder).values["batches"], told(folder).value("rows")) == ({"delivered": 1}, 3)
+    assert [event["eventType"] for event in events(folder)] == ["START", "COMPLETE"]
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "outcome"),
+    [(Conclusion.ABORTED, "aborted"), (None, "aborted"), (Conclusion.LEFT_ALONE, "left_open")],
+)
+def test_a_batch_that_is_not_there_is_told_with_the_error_of_its_commit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, conclusion: Conclusion | None, outcome: str
+) -> None:
+    batch = batch_of(folder)
+    fail_commit(monkeypatch, batch, CommitAborted("too late"))
+    monkeypatch.setattr(telemetry, "abort_batch", lambda _: conclusion)
+    abort_and_report(batch)
+    assert told(folder).values["batches"] == {outcome: 1} and "rows" not in told(folder).values
+    assert [each["error_text"] for each in told(folder).recent] == ["too late", "too late"]
+    assert [event["eventType"] for event in events(folder)] == ["START", "FAIL"]
