@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit.admin.marks import Marks, marked_line
+from kafka_sink.commit.admin.marks import Marks, count_open_decisions, marked_line, remove_marks
+from kafka_sink.commit.ledger import LedgerState
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.errors import CommitAborted, CommitPending, KafkaSinkError
@@ -47,13 +48,15 @@ def batch_of(folder: Path, key: BatchKey = MONDAY) -> FinishedBatch:
     return FinishedBatch(parse_sink_options({**settings, **named}), "exports", key, RUN, [receipt], [None], write=RUN)
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, found: Conclusion | KafkaSinkError) -> None:
+def answer(
+    monkeypatch: pytest.MonkeyPatch, found: Conclusion | KafkaSinkError, *, has_nothing_open: bool = True
+) -> None:
     """What the brokers' answers lead to."""
 
     def use_driver(*_: object) -> CommitResult:
         if isinstance(found, KafkaSinkError):
             raise found
-        return CommitResult(found, is_swept=True)
+        return CommitResult(found, is_swept=True, ledger=LedgerState("exports") if has_nothing_open else None)
 
     monkeypatch.setattr(driver, "_use_driver", use_driver)
 
@@ -126,3 +129,51 @@ def test_a_batch_that_is_not_there_is_told_with_the_error_of_its_commit(
     assert told(folder).values["batches"] == {outcome: 1} and "rows" not in told(folder).values
     assert [each["error_text"] for each in told(folder).recent] == ["too late", "too late"]
     assert [event["eventType"] for event in events(folder)] == ["START", "FAIL"]
+
+
+@pytest.mark.parametrize("key", [MONDAY, UNNAMED_BATCH])
+@pytest.mark.parametrize(
+    ("conclusion", "has_nothing_open", "count"),
+    [
+        (Conclusion.ABORTED, True, 0),
+        (Conclusion.RECOVERED, True, 0),
+        (Conclusion.LEFT_ALONE, True, 1),
+        (Conclusion.ABORTED, False, 1),  # the decision of an earlier batch
+    ],
+)
+def test_a_commit_that_failed_is_an_open_decision_until_its_abort_has_found_nothing_open(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    key: BatchKey,
+    conclusion: Conclusion,
+    has_nothing_open: bool,
+    count: int,
+) -> None:
+    """An application may go on for weeks with other labels, which no planning of this one clears up."""
+    batch = batch_of(folder, key)
+    fail_commit(monkeypatch, batch, CommitAborted("too late"))
+    sink = marked_line("exports", key).sink_id
+    assert count_open_decisions(str(folder), sink) == 1
+    answer(monkeypatch, conclusion, has_nothing_open=has_nothing_open)
+    abort_and_report(batch)
+    assert count_open_decisions(str(folder), sink) == count
+    assert Marks(str(folder), marked_line("exports", key)).find_unfinished() != [], "the next planning asks Kafka again"
+
+
+def test_an_abort_settles_its_own_run_alone(folder: Path) -> None:
+    marks = Marks(str(folder), marked_line("exports", MONDAY))
+    others = [Marks(str(folder), marked_line("exports", BatchKey("", label))) for label in ("monday", "tuesday")]
+    for one, run in ((marks, RUN), (others[0], "run-2"), (others[1], RUN)):
+        with pytest.raises(CommitPending), one.mark_commit(run):
+            raise CommitPending("away")
+    died = next(path for path in folder.rglob(f"*{RUN}.failed") if marks.line.code in path.name)
+    died.rename(died.with_name(died.name.replace("failed", str(2**30))))  # larger than any process id
+    assert count_open_decisions(str(folder), "exports") == 3
+    marks.mark_abort(RUN)
+    marks.settle(RUN)
+    assert count_open_decisions(str(folder), "exports") == 2
+    marks.settle(RUN)
+    assert count_open_decisions(str(folder), "exports") == 2
+    remove_marks(marks.find_unfinished())
+    marks.settle(RUN)
+    assert marks.find_unfinished() == []
