@@ -291,8 +291,8 @@ def test_prometheus_fires_the_rules_for_what_is_wrong_and_no_other(
         # Everything of `make_busy`.
         (
             [*series, clock, up],
-            {"KafkaSinkActNow": 2, "KafkaSinkLook": 1, "KafkaSinkSilent": 1, "KafkaSinkStatusDown": 0,
-             "KafkaSinkStatusBlind": 0},
+            {"KafkaSinkActNow": 2, "KafkaSinkTransactionOpen": 1, "KafkaSinkLook": 0, "KafkaSinkSilent": 1,
+             "KafkaSinkStatusDown": 0, "KafkaSinkStatusBlind": 0},
         ),
         ([*blind, clock, up], {"KafkaSinkStatusBlind": 1}),
         ([*series, {**clock, "values": "0+0x40"}, up], {"KafkaSinkStatusBlind": 1}),
