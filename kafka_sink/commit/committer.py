@@ -147,7 +147,7 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._result = replace(ended, notes=tuple(self._notes), others=self._others)
+        self._result = replace(ended, notes=tuple(self._notes), others=self._others, ledger=self._ledger)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)

@@ -271,3 +271,10 @@ class CommitResult:
     others: tuple[LedgerRecord, ...] = ()
     # DELIVERED: the record that closes the decision, if it is not written yet.
     closing: LedgerRecord | None = None
+    # As this operation knows it at its end; None: it did not look.
+    ledger: LedgerState | None = None
+
+    @property
+    def has_nothing_open(self) -> bool:
+        """No decision of the line is open or has lost rows, neither of this batch nor of an earlier one."""
+        return self.ledger is not None and not any(map(self.ledger.newest_of, (Kind.INTENT, Kind.STUCK)))

@@ -313,6 +313,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         )
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
+    if result.has_nothing_open and result.conclusion is not Conclusion.LEFT_ALONE:
+        marks_of(batch.sink_id, key).settle(batch.run)
     if not result.is_swept:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
     return result.conclusion if has_transactions else None

@@ -31,6 +31,10 @@ def report_delivered(
         _LOGGER.info("%s was delivered by an earlier run; what this run wrote again was aborted", key)
         return
     _LOGGER.info("%s", summary_line(options, key, summary))
+    _tell_listener(options, key, summary)
+
+
+def _tell_listener(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> None:
     if options.summary_listener is None:
         return
     try:
@@ -57,10 +61,11 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
     elif conclusion is Conclusion.RECOVERED:
         _LOGGER.error(
             "%s: its commit had begun, and was interrupted after the decision. It is finished now, and all of its %d "
-            "rows are visible. Spark reports this write as failed all the same: do not write it again",
+            "rows are visible. Even if Spark reports this write as failed, do not write it again",
             key,
             summary.row_count,
         )
+        _tell_listener(batch.options, key, summary)
         return
     else:
         fate = _left_alone_text(batch, batch.sink_id)

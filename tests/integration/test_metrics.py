@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -56,6 +57,7 @@ from kafka_sink.telemetry.metrics.figures import ABORTED, DELIVERED, FAILED, Bat
 from kafka_sink.telemetry.metrics.prometheus_text import family_name, prometheus_text
 from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
 from kafka_sink.telemetry.metrics.stream_figures import RECENT_MAX
+from kafka_sink.telemetry.metrics.trace_ids import instance_of
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.hostile_peer import HostilePeer, web_drips
@@ -144,14 +146,18 @@ class Export:
     def deliver(self, topics: Sequence[str], attempt: int = 7) -> None:
         self.writer.commit(self.run(topics, attempt))
 
-    def fail(self, topics: Sequence[str], attempt: int = 8) -> None:
-        """The transaction has no time left, so the commit refuses; Spark then calls abort."""
+    def fail_commit(self, topics: Sequence[str], attempt: int = 8) -> CommitMessage:
+        """The transaction has no time left, so the commit refuses."""
         (message,) = self.run(topics, attempt)
         assert message.receipt.transaction is not None
         late = replace(message.receipt, remaining_ms=0)
         with pytest.raises(CommitAborted):
             self.writer.commit([CommitMessage(late, message.figures)])
-        self.writer.abort([message])
+        return message
+
+    def fail(self, topics: Sequence[str], attempt: int = 8) -> None:
+        """Spark calls abort after a commit that failed."""
+        self.writer.abort([self.fail_commit(topics, attempt)])
 
 
 def served(port: int, address: str = "127.0.0.1") -> str:
@@ -203,7 +209,7 @@ def test_what_is_served_is_what_was_written(broker: EmbeddedBroker, folder: str)
     }  # fmt: skip
     assert value(text, "pykafka_sink_task_retries_total") == 3
     assert value(text, "pykafka_sink_tasks_total") == value(text, "pykafka_sink_commit_seconds_count") == 3
-    assert value(text, "pykafka_sink_open_decisions") == 1  # the commit that failed, until a new start resolves it
+    assert value(text, "pykafka_sink_open_decisions") == 0  # the abort of the commit that failed has seen to it
     sent = value(text, "kafka_producer_producer_metrics_record_send_total", client_id="exports")
     assert sent >= 41 + 5 + 3
     (stream,) = sink_metrics(f"http://127.0.0.1:{port}")
@@ -215,10 +221,13 @@ def test_a_commit_that_failed_is_an_open_decision_also_of_a_write_without_a_name
     broker: EmbeddedBroker, folder: str
 ) -> None:
     Export(broker, "a", metrics_enabled="true").deliver(["rows"])
-    Export(broker, None, metrics_enabled="true").fail(["rows"])
+    unnamed = Export(broker, None, metrics_enabled="true")
+    message = unnamed.fail_commit(["rows"])
     text = prometheus_text(read_streams(folder))
     assert value(text, "pykafka_sink_open_decisions", sink="") == 1
     assert value(text, "pykafka_sink_open_decisions", sink="exports") == 0
+    unnamed.writer.abort([message])
+    assert value(prometheus_text(read_streams(folder)), "pykafka_sink_open_decisions", sink="") == 0
 
 
 def test_every_metric_is_served_with_type_and_meaning(broker: EmbeddedBroker, folder: str) -> None:
@@ -406,10 +415,12 @@ def test_an_abort_finds_the_error_of_its_commit_behind_other_writes_of_the_same_
 
     note(folder, report("a", FAILED, "because"))
     note(folder, report("b", DELIVERED))
-    assert store.commit_error(folder, report("a", ABORTED)) == "because"
-    assert store.commit_error(folder, report("b", ABORTED)) == ""
+    assert store.told_before(folder, report("a", ABORTED)) == (FAILED, "because")
+    assert store.told_before(folder, report("b", ABORTED)) == (DELIVERED, "")
     note(folder, report("a", ABORTED))
-    assert store.commit_error(folder, report("a", ABORTED)) == ""  # foreachBatch may write it again in the same run
+    # foreachBatch may write it again in the same run.
+    assert store.told_before(folder, report("a", ABORTED)) == (ABORTED, "")
+    assert store.told_before(folder, report("c", ABORTED)) == ("", "")
 
 
 def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(
@@ -471,7 +482,7 @@ def test_every_expression_of_dashboard_and_alerts_is_answered(broker: EmbeddedBr
 
 
 # With the metrics of `busy_text`; the other alerts must not fire.
-FIRING = {"KafkaSinkDecisionOpen", "KafkaSinkCommitsFail", "KafkaSinkRowsLeftOut", "KafkaSinkManyRetries"}
+FIRING = {"KafkaSinkCommitsFail", "KafkaSinkRowsLeftOut", "KafkaSinkManyRetries"}
 
 
 def test_prometheus_itself_evaluates_every_expression(broker: EmbeddedBroker, folder: str, tmp_path: Path) -> None:
@@ -541,7 +552,8 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     assert len({(span.trace_id, span.span_id) for span in spans}) == len(spans), "no span is told twice"
     request = ExportMetricsServiceRequest.FromString(receiver.bodies("/v1/metrics")[0])
     metrics = {each.name: each for each in request.resource_metrics[0].scope_metrics[0].metrics}
-    assert attributes(request.resource_metrics[0].resource)["service.name"] == "pykafka-sink"
+    described = attributes(request.resource_metrics[0].resource)
+    assert (described["service.name"], described["service.instance.id"]) == ("pykafka-sink", instance_of(folder))
     (point,) = metrics["messaging.client.sent.messages"].sum.data_points
     assert (point.as_double, attributes(point)["messaging.destination.name"]) == (8, "rows")
     duration = metrics["messaging.client.operation.duration"]
@@ -618,6 +630,34 @@ def test_receivers_that_never_come_to_an_end_hold_no_commit_up(broker: EmbeddedB
         receivers = {"metrics_pushgateway_url": url, "metrics_otlp_endpoint": f"{url}/otlp", "lineage_url": url}
         Export(broker, "a", metrics_timeout_ms="200", **receivers).deliver(["rows"] * 2)
         assert peer.connection_count == 4
+    assert read_streams(folder)[0].value("rows") == 2
+
+
+def test_a_name_server_that_is_silent_holds_no_commit_up(
+    broker: EmbeddedBroker, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking up a name has no time limit of its own."""
+    asked, goes_on, look_up = [], threading.Event(), socket.getaddrinfo
+
+    def silent(host: Any, *more: Any, **named: Any) -> Any:
+        if host != "silent.invalid":
+            return look_up(host, *more, **named)
+        asked.append(host)
+        goes_on.wait()
+        raise socket.gaierror("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    url = "http://silent.invalid:1"
+    receivers = {"metrics_pushgateway_url": url, "lineage_url": url}
+    export = Export(broker, "a", metrics_timeout_ms="100", **receivers)
+    committed = threading.Thread(target=lambda: export.deliver(["rows"] * 2), daemon=True)
+    committed.start()
+    try:
+        committed.join(60)
+        assert not committed.is_alive() and len(asked) == 2
+    finally:
+        goes_on.set()
+    committed.join()
     assert read_streams(folder)[0].value("rows") == 2
 
 

@@ -128,7 +128,7 @@ def _lineage(url: str) -> None:
 
 
 def _export(url: str) -> None:
-    export(url, stream_of(REPORT), REPORT, options(metrics_otlp_endpoint=url).producer, TIMEOUT_MS)
+    export(url, stream_of(REPORT), REPORT, options(metrics_otlp_endpoint=url).producer, TIMEOUT_MS, "i-1")
 
 
 def test_a_receiver_is_waited_for_as_long_as_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_a_receiver_is_waited_for_as_long_as_the_option_says(monkeypatch: pytest
         limits.append(timeouts_ms)
         return SimpleNamespace(is_good=True)
 
-    monkeypatch.setattr("kafka_sink.telemetry.lineage.send.ask", answered)
+    monkeypatch.setattr("kafka_sink.telemetry.metrics.receiver.ask", answered)
     _lineage("http://127.0.0.1:9")
     assert limits == [(TIMEOUT_MS, TIMEOUT_MS)]
 

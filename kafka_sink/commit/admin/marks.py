@@ -64,6 +64,14 @@ class Marks:
         if mark is not None:
             _make(mark)
 
+    def settle(self, run: str) -> None:
+        """An abort has found that nothing is open. Planning asks all the same, because of the mark that stays."""
+        settled = self._path(run, ABORTED)
+        for mark in self.find_unfinished():
+            if settled is not None and mark.rpartition(".")[0] == settled.rpartition(".")[0]:
+                with suppress(OSError):
+                    os.replace(mark, settled)
+
     def find_unfinished(self) -> list[str]:
         """Those of this line, without those of running commits: another query may use the same sink id."""
         if self.application_folder is None:

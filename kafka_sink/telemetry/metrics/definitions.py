@@ -66,6 +66,8 @@ METRICS = (
     Metric("last_batch_id", _GAUGE, "Number of the newest batch that was delivered (streams only).", unit="1"),
     Metric("last_batch_rows", _GAUGE, "Rows of the newest batch that was delivered.", unit="{row}"),
     Metric("last_batch_timestamp_seconds", _GAUGE, "When it was delivered, in seconds since 1970.", unit="s"),
-    Metric("open_decisions", _GAUGE, "Commits that began and did not complete, until a start of the query has handled "
-           "them. Each may be an open decision.", unit="{commit}"),
+    Metric("last_commit_error_timestamp_seconds", _GAUGE, "When a commit raised it last.", "error", "s"),
+    Metric("last_left_out_timestamp_seconds", _GAUGE, "When rows were last left out for it.", "reason", "s"),
+    Metric("open_decisions", _GAUGE, "Commits that began and failed, until their abort finds nothing open or a start "
+           "of the query has handled them.", unit="{commit}"),
 )  # fmt: skip

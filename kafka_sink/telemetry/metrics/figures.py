@@ -112,7 +112,7 @@ class BatchReport:
     has_dead_letters: bool = False
     error: str = ""
     error_text: str = ""
-    # An abort after a failed commit, which has been reported with the spans of the tasks.
+    # An abort after a failed commit, which has been reported with its tasks' spans. It may have finished the batch.
     follows_commit: bool = False
 
     @property

@@ -59,8 +59,8 @@ class StreamFigures:
         found = self.values.setdefault(name, {})
         found[label] = found.get(label, 0) + amount
 
-    def set(self, name: str, value: float) -> None:
-        self.values[name] = {"": value}
+    def set(self, name: str, value: float, label: str = "") -> None:
+        self.values.setdefault(name, {})[label] = value
 
     def observe(self, name: str, value_s: float) -> None:
         counts, total = self.histograms.get(name, ([0] * (len(BUCKETS_S) + 1), 0.0))
@@ -74,6 +74,7 @@ class StreamFigures:
             self.count("batches", 1, report.outcome)
         if report.error:
             self.count("commit_errors", 1, report.error)
+            self.set("last_commit_error_timestamp_seconds", report.ended_ms / MS, report.error)
         rows = self._take_delivered(report) if report.outcome == DELIVERED else {}
         self.recent.append(
             {
@@ -101,6 +102,7 @@ class StreamFigures:
             self.count("bytes", receipt.bytes)
             for reason, count in receipt.record_errors.items():
                 self.count("dead_letters" if report.has_dead_letters else "dropped_rows", count, reason)
+                self.set("last_left_out_timestamp_seconds", report.ended_ms / MS, reason)
         for topic, count in rows.items():
             self.count("rows", count, topic)
         self.count("tasks", len(report.receipts))

@@ -43,6 +43,21 @@ def test_abort_fences_before_it_aborts_so_that_no_decision_can_arrive_late(bench
     assert "sink" not in bench.ledger() and {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
 
 
+@pytest.mark.parametrize("number", [0, "monday"])
+def test_an_abort_knows_whether_a_decision_is_open(bench: Bench, number: int | str) -> None:
+    """An open one may be of an earlier run, which nobody has finished: this batch is aborted, and that one is not."""
+    query = "" if isinstance(number, str) else "q"
+    first = bench.receipts(number, query=query)
+    bench.decide(first, bench.session("1" * 16, first[0].key))
+    later = bench.receipts(number, query=query, run="2" * 16, attempt=1)
+    session = bench.session("2" * 16, later[0].key)
+    bench.run(DriverOperation.COMMIT, later, session, answers={"commit transaction": [LOST] * 100_000})
+    aborted = bench.run(DriverOperation.ABORT, later, session)
+    assert (aborted.conclusion, aborted.has_nothing_open) == (Conclusion.ABORTED, False)
+    bench.run(DriverOperation.FINISH, key=later[0].key)
+    assert bench.run(DriverOperation.ABORT, later, bench.session("2" * 16, later[0].key)).has_nothing_open
+
+
 # ---- recovery ----
 
 

@@ -219,9 +219,13 @@ def test_of_a_write_without_a_label_that_may_be_decided_it_is_said_where_that_is
     )
 
 
-def test_a_write_that_its_abort_has_finished_is_said_to_be_visible_and_not_to_be_written_again(log: Log) -> None:
+def test_a_write_that_its_abort_has_finished_is_said_to_be_visible_and_not_to_be_written_again(
+    log: Log, listener: list[Any]
+) -> None:
     """Spark reports it as failed, and the commit's process cannot say anything any more."""
-    report_aborted(finished(UNNAMED_BATCH, [FIRST]), Conclusion.RECOVERED)
+    batch = finished(UNNAMED_BATCH, [FIRST])._replace(options=options(summary_listener="heard:told"))
+    report_aborted(batch, Conclusion.RECOVERED)
+    assert listener == [(UNNAMED_BATCH, summarize_receipts([FIRST]))]
     ((level, text),) = log.said
     assert level == "error" and "all of its 3 rows are visible" in text and "do not write it again" in text
     assert "failed after" not in text

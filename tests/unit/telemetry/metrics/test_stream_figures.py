@@ -48,6 +48,7 @@ def test_a_delivered_batch_is_counted_by_its_receipts_and_figures() -> None:
     assert (found.value("bytes"), found.value("tasks"), found.value("task_retries")) == (80, 2, 2)
     assert (found.value("record_batches"), found.value("throttle_seconds")) == (6, 1.0)
     assert found.values["retried_records"] == {"NO_ANSWER": 4}
+    assert found.values["last_left_out_timestamp_seconds"] == {"too large": 6.1}
     assert found.values["dropped_rows"] == {"too large": 4} and "dead_letters" not in found.values
     assert found.values["transactions"] == {"new": 2}
     assert found.java == {"record-send-total": 12}
@@ -71,8 +72,12 @@ def test_what_was_not_delivered_by_this_run_counts_as_a_batch_and_not_as_rows(ou
 def test_a_commit_that_raises_is_an_error_and_its_abort_the_outcome() -> None:
     failed = replace(REPORT, outcome=FAILED, error="CommitPending", error_text="why")
     found = after(failed, replace(REPORT, outcome=ABORTED))
-    assert found.values == {"batches": {ABORTED: 1}, "commit_errors": {"CommitPending": 1}}
-    assert [each["error_text"] for each in found.recent] == ["why", ""]
+    times = {"last_commit_error_timestamp_seconds": {"CommitPending": 6.1}}
+    assert found.values == {"batches": {ABORTED: 1}, "commit_errors": {"CommitPending": 1}, **times}
+    found.take(replace(failed, error="CommitAborted", ended_ms=7_100))
+    times["last_commit_error_timestamp_seconds"]["CommitAborted"] = 7.1
+    assert found.values == {"batches": {ABORTED: 1}, "commit_errors": {"CommitPending": 1, "CommitAborted": 1}, **times}
+    assert [each["error_text"] for each in found.recent] == ["why", "", "why"]
 
 
 def test_an_executor_whose_clock_is_ahead_makes_no_batch_end_before_it_began() -> None:
