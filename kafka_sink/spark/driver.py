@@ -254,16 +254,22 @@ class FinishedBatch(NamedTuple):
     schemas: Mapping[str, int] = NO_SCHEMAS
 
     @property
+    def has_transactions(self) -> bool:
+        return any(each.transaction is not None for each in self.receipts)
+
+    @property
     def is_recorded(self) -> bool:
         """Even if its tasks have written nothing. A batch whose plan has no task does not know its query."""
         is_named = bool(self.key.query_id) or self.key.is_label
         wants_manifest = self.options.manifest_topic is not None and is_named
-        return self.key.is_first or wants_manifest or any(each.transaction is not None for each in self.receipts)
+        return self.key.is_first or wants_manifest or self.has_transactions
 
 
 def commit_batch(batch: FinishedBatch) -> Conclusion:
     """The outcome of the batch; raises `CommitError` if it was not, or not completely, committed."""
     key, receipts = batch.key, batch.receipts
+    if batch.sink_id is None and batch.has_transactions:
+        raise _no_transactions_error(batch)
     if batch.sink_id is None or not batch.is_recorded:
         return Conclusion.DELIVERED
     with _doubt_answers_on_error(), marks_of(batch.sink_id, key).mark_commit(batch.run):
@@ -279,9 +285,20 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
         return done.conclusion
 
 
+def _no_transactions_error(batch: FinishedBatch) -> CommitAborted:
+    """By delivery.fallback. Spark plans a stream's commit anew, and the brokers that are reached decide."""
+    summary = summarize_receipts(batch.receipts)
+    record = batch_at_hand(batch.options.sink_id or "", batch.key, batch.run, summary)
+    return aborted_error(
+        record,
+        "its tasks wrote in transactions, and the brokers that are reached now offer none, so that these are left to "
+        "their time-out",
+    )
+
+
 def abort_batch(batch: FinishedBatch) -> Conclusion | None:
-    """None: no receipt has a transaction to abort. Never raises because of the brokers: Spark is about to report why
-    the batch failed, and would report the error of its abort instead.
+    """None: no receipt has a transaction to abort, or brokers without transactions were reached. Never raises because
+    of the brokers: Spark is about to report why the batch failed, and would report the error of its abort instead.
 
     Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
     batch write has no other batch, so all of its transactions are aborted, and the ledger is read only if a commit can
@@ -292,7 +309,9 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     if batch.sink_id is not None:
         marks_of(batch.sink_id, key).mark_abort(batch.run)
         ANSWERS.value.doubt()
-    has_transactions = any(receipt.transaction is not None for receipt in receipts)
+    has_transactions = batch.has_transactions
+    if batch.sink_id is None and has_transactions:
+        _warn_of_waiting_readers(batch.options, "", receipts, [NOT_LISTED])
     is_own_run = bool(batch.write) and batch.run == batch.write
     if batch.sink_id is None or not (has_transactions or is_own_run):
         return None

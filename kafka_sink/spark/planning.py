@@ -23,7 +23,7 @@ from kafka_sink.spark.batch_name import label_at_planning, make_batch_key
 from kafka_sink.spark.cluster_check import check_with_kafka, create_topics
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
 from kafka_sink.spark.files import application_folder
-from kafka_sink.spark.process import show_log
+from kafka_sink.spark.process import is_for_stream_commits, show_log
 from kafka_sink.spark.shown_secrets import warn_of_shown_secrets
 from kafka_sink.spark.sockets import advise_sockets
 
@@ -112,7 +112,8 @@ class _CheckedWrite(NamedTuple):
             from kafka_sink.spark.telemetry import begin_telemetry
 
             settled = replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
-        if self.formats is None:
+        # A registry that refuses, or has another version by now, concerns no row that is written already.
+        if self.formats is None or is_for_stream_commits():
             return settled, self.columns
         return settled, replace(self.columns, sides=self._plan_sides(self.formats))
 

@@ -30,6 +30,7 @@ FACTORY = "PYTHON_WORKER_FACTORY_"
 DAEMON, TASK = "pyspark.daemon", "pyspark.worker"
 # A task's worker, and those that plan and commit.
 ENDING = (TASK, "pyspark.sql.worker.")
+STREAM_COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
 REUSE = "SPARK_REUSE_WORKER"
 _LOGGER = logging.getLogger("kafka_sink")
 LOCK = PerProcess(threading.Lock)
@@ -43,6 +44,11 @@ def is_sparks() -> bool:
 def ends_with_exception() -> bool:
     """A process of Spark's in which nothing runs after an exception has left what Spark called."""
     return _worker_module().startswith(ENDING)
+
+
+def is_for_stream_commits() -> bool:
+    """Spark plans each commit and abort of a stream anew here, and starts no task with that plan."""
+    return _worker_module() == STREAM_COMMITS
 
 
 def lives_on() -> bool:

@@ -35,6 +35,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
 from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.spark.action import collect_rows
 from kafka_sink.spark.arrow_batches import ARROW_BYTES, GOOD_SIZE
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
@@ -191,7 +192,7 @@ class _Write:
 
     def _run_tasks(self) -> list[TaskResult]:
         with self._watch or nullcontext():
-            rows = _with_plain_names(self._frame).mapInArrow(self._task.run, _SCHEMA).collect()
+            rows = collect_rows(_with_plain_names(self._frame).mapInArrow(self._task.run, _SCHEMA))
         results = [pickle.loads(row[0]) for row in rows]
         if len({each.receipt.spark_partition for each in results}) != len(results):
             raise LocalProtocolError(

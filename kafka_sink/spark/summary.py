@@ -48,7 +48,7 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
     show_log()
     key = batch.key
     summary = summarize_receipts(batch.receipts)
-    if batch.sink_id is None:
+    if batch.sink_id is None and not batch.has_transactions:
         # What the failed tasks sent is not known here: they left no receipt.
         fate = (
             "these rows, and what other tasks sent before they failed, stay and will be there again when the batch is "

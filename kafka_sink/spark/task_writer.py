@@ -7,8 +7,8 @@ encoder take longer to load than a commit takes.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
@@ -36,10 +36,12 @@ RESULT = "result"
 
 @dataclass
 class TaskResult:
-    """What a task tells the driver. `figures` are set if an option enables them."""
+    """What a task tells the driver. `figures` are set if an option enables them. `schemas`: those of the registry that
+    it has written with, by side."""
 
     receipt: TaskReceipt
     figures: TaskFigures | None = None
+    schemas: Mapping[str, int] = field(default_factory=dict)
 
 
 class TaskWriter(SameVersion):
@@ -54,13 +56,14 @@ class TaskWriter(SameVersion):
         from kafka_sink.spark.task import write_task
 
         HEAP.on_work_begin()
+        schemas = {plan.side: plan.schema_id for plan in self._columns.sides if plan.schema_id is not None}
         if self._options.telemetry is None:
-            return TaskResult(write_task(self._options, self._columns, rows, place))
+            return TaskResult(write_task(self._options, self._columns, rows, place), schemas=schemas)
         from kafka_sink.telemetry.metrics.figures import TaskMeter
 
         meter = TaskMeter(place.attempt_number)
         receipt = write_task(self._options, self._columns, rows, place, meter)
-        return TaskResult(receipt, meter.figures)
+        return TaskResult(receipt, meter.figures, schemas)
 
     def finish(
         self,
@@ -71,14 +74,15 @@ class TaskWriter(SameVersion):
         is_only_sink: bool = False,
         open_ms: float | None = None,
     ) -> FinishedBatch:
-        """Key and run are those of the tasks. Without a task that has ended they are `otherwise`."""
+        """Key, run and schemas are those of the tasks: Spark plans a stream's commit anew, when the registry may have
+        another version. Without a task that has ended, key and run are `otherwise`."""
         from kafka_sink.spark.driver import FinishedBatch
 
         ours = [result for result in results if isinstance(result, TaskResult)]
         receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
         key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
         is_complete = len(ours) == len(results)
-        schemas = {plan.side: plan.schema_id for plan in self._columns.sides if plan.schema_id is not None}
+        schemas = {side: schema_id for each in ours for side, schema_id in each.schemas.items()}
         return FinishedBatch(
             self._options,
             self._sink_id,

@@ -55,7 +55,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         from kafka_sink.spark.task_context import place_in_batch
 
         result = self.write_rows(iterator, place_in_batch(self._key, self._run, self._sink_id))
-        return CommitMessage(result.receipt, result.figures)
+        return CommitMessage(result.receipt, result.figures, result.schemas)
 
     @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -79,7 +79,7 @@ class StreamWriter(TaskWriter, _ArrowStreamWriter):
         from kafka_sink.spark.task_context import place_in_stream
 
         result = self.write_rows(iterator, place_in_stream(self._sink_id))
-        return CommitMessage(result.receipt, result.figures)
+        return CommitMessage(result.receipt, result.figures, result.schemas)
 
     @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

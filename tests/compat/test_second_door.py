@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.spark.test_cancelled_writes import (
+    test_the_job_of_an_interrupted_write_is_cancelled_and_no_reader_waits,
+)
 from tests.spark.test_second_door import (
     test_a_failed_batch_that_the_users_code_swallows_does_not_harm_the_next_one,
     test_a_query_that_is_stopped_in_the_middle_of_a_batch_ends_and_goes_on,
@@ -30,6 +33,7 @@ __all__ = [
     "test_frames_without_rows_or_partitions_and_frames_behind_a_shuffle_are_written",
     "test_in_a_thread_of_ones_own_the_query_has_to_be_named",
     "test_ten_threads_write_side_by_side",
+    "test_the_job_of_an_interrupted_write_is_cancelled_and_no_reader_waits",
     "test_two_targets_have_names_of_their_own",
     "test_update_and_complete_mode",
 ]

@@ -3,6 +3,7 @@ a process of the server, which lives as long as its query. Run alone, because a 
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 import kafka_sink
 from tests.compat.connect_streams import run, start, stream_of
 from tests.spark.parity import values, writable_topic
+from tests.spark.test_cancelled_writes import PATIENCE_S, interrupted, readers_reach_the_end, slow_rows
 from tests.spark.test_foreach_batch import forget_commit
 from tests.spark.test_second_door import options
 from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 pytest.importorskip("grpc")
 
@@ -45,6 +48,19 @@ def test_a_write_of_the_client_that_fails_leaves_nothing_and_says_why(
         kafka_sink.write(rows, {**given, "kafka.max.request.size": "2000"})
     assert values(kafka_4, topic_name) == []
     assert open_transactions(kafka_4.bootstrap_servers, given["sink.id"]) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_the_operation_of_an_interrupted_write_is_cancelled_and_no_reader_waits(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, error: type[BaseException]
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    beats = tmp_path / "beats"
+    with pytest.raises(error), interrupted(error, beats.exists):
+        kafka_sink.write(slow_rows(connected, 120, str(beats)), of_sink(kafka_4, topic_name))
+    wait_until(lambda: time.time() - beats.stat().st_mtime > 5, "no task waits any more", 60)
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
+    assert connected.getTags() == set() if hasattr(connected, "getTags") else True
 
 
 def test_a_query_has_to_be_named_also_if_it_is_the_only_one(

@@ -26,6 +26,7 @@ from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.spark import process
 from kafka_sink.spark.datasource import plan_stream
 from kafka_sink.spark.files import application_folder
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
@@ -231,6 +232,26 @@ def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
     assert len(embedded_registry.requests()) == 1
     address = embedded_registry.url.removeprefix("http://").encode()
     assert [address in plan for plan in plans] == [False]
+
+
+def test_a_registry_that_refuses_keeps_no_commit_and_no_abort_from_running(
+    sink: Sink, embedded_registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark plans both anew, in a process that may be fresh: tests/spark/test_registry_requests.py."""
+    settings = {
+        "kafka.bootstrap.servers": sink.servers,
+        "topic": sink.topic,
+        "delivery.guarantee": "at-least-once",
+        "value.format": "avro",
+        "schema.registry.url": embedded_registry.url,
+        "use.latest.version": "true",
+    }
+    with pytest.raises(Exception, match=r"Subject .* not found"):
+        plan_stream(settings, SCHEMA, False)
+    asked = len(embedded_registry.requests())
+    monkeypatch.setattr(process, "_worker_module", lambda: process.STREAM_COMMITS)
+    plan_stream(settings, SCHEMA, False).abort([], 7)
+    assert len(embedded_registry.requests()) == asked
 
 
 def test_a_ledger_that_may_not_be_read_is_refused_before_any_row_is_written() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,10 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafka_sink
 from tests.conftest import NEWEST, or_without_kafka
 from tests.spark.conftest import require_java
 from tests.spark.test_notebooks import kernel_of_this_python
@@ -64,8 +66,6 @@ def readers_reach_the_end(kafka: KafkaCluster, topic: str) -> bool:
 
 
 def write_through(door: str, spark: SparkSession, rows: DataFrame, options: dict[str, str]) -> None:
-    import kafka_sink
-
     if door == "write":
         kafka_sink.write(rows, options)
         return
@@ -119,6 +119,75 @@ def test_of_many_cancelled_writes_none_holds_a_reader_back(
         cancel_while_brokers_stall(spark, stalling, topic, door, tasks=TASKS, interrupts=interrupts)
 
 
+# ---- a caller that is interrupted ----
+
+# Until a task has its first row: longer than an abort waits for tasks of a job that has been cancelled.
+SLOW_S = 25
+
+
+def slow_rows(spark: Any, slow_s: float = SLOW_S, beats: str | None = None) -> DataFrame:
+    """`beats`: a file that is written to for as long as a task waits."""
+
+    def wait(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        for _ in range(int(slow_s)):
+            time.sleep(1)
+            if beats is not None:
+                with open(beats, "a") as file:
+                    file.write(".")
+        yield from batches
+
+    rows = spark.range(0, 20, 1, 4).selectExpr("CAST(id AS STRING) AS value")
+    return rows.mapInPandas(wait, rows.schema)
+
+
+@contextmanager
+def interrupted(error: type[BaseException], runs: Callable[[], object]) -> Iterator[None]:
+    """When the job runs, by a signal whose handler raises."""
+
+    def raise_error(*_: object) -> None:
+        raise error
+
+    def interrupt() -> None:
+        wait_until(runs, "the job runs")
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, raise_error)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def running_jobs(spark: SparkSession, description: str) -> list[int]:
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [jobs.apply(index) for index in range(jobs.size())]
+    own = [job for job in found if job.description().isDefined() and job.description().get() == description]
+    return [job.jobId() for job in own if job.status().toString() == "RUNNING"]
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt, pytest.param(TimeoutError, marks=pytest.mark.slow)], ids=["stop", "alarm"]
+)
+def test_the_job_of_an_interrupted_write_is_cancelled_and_no_reader_waits(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, error: type[BaseException]
+) -> None:
+    kafka_4.create_topic(topic_name)
+    options = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name}
+    spark.sparkContext.setLocalProperty("spark.job.description", topic_name)
+    with pytest.raises(error), interrupted(error, lambda: running_jobs(spark, topic_name)):
+        kafka_sink.write(slow_rows(spark), options)
+    spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    assert running_jobs(spark, topic_name) == []
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
+    assert kafka_sink.write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), options).rows == 3
+
+
 # ---- Ctrl-C in a notebook ----
 
 SESSION = """
@@ -155,6 +224,38 @@ def notebook(
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+# In a cell after that of the session an interrupt reaches no handler of Spark's.
+SLOW_WRITE = """
+import kafka_sink
+from tests.spark.test_cancelled_writes import slow_rows
+kafka_sink.write(slow_rows(spark, 60, "{beats}"), {{"kafka.bootstrap.servers": "{servers}", "topic": "{topic}"}})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_an_interrupted_cell_leaves_no_job_behind(
+    notebook: tuple[BlockingKernelClient, Callable[[], None]], kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    client, interrupt = notebook
+    kafka_4.create_topic(topic_name)
+    beats = tmp_path / "beats"
+    client.execute_interactive(SESSION, timeout=300)
+    client.execute(SLOW_WRITE.format(beats=beats, servers=kafka_4.bootstrap_servers, topic=topic_name))
+    wait_until(beats.exists, "a task waits", 120)
+    interrupt()
+    reply = client.get_shell_msg(timeout=120)
+    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    said: list[str] = []
+    client.execute_interactive(
+        "print(spark.sparkContext.statusTracker().getActiveJobsIds())",
+        output_hook=lambda message: said.append(message["content"].get("text", "")),
+        timeout=60,
+    )
+    assert "".join(said).strip() in ("[]", "()"), said
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """How often a stream queries the registry: once for each process that plans it, whatever the number of micro-batches
-and tasks. Spark usually has two such processes: one plans tasks, one commits and creates the writer again for it."""
+and tasks. Spark usually has two: one plans tasks; one commits, for which it creates the writer again, and asks nothing.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def noted_sink() -> type[KafkaSinkDataSource]:
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("batches", [6, pytest.param(1000, marks=pytest.mark.slow)])
-def test_each_planning_process_asks_once_and_no_task_ever(
+def test_each_process_that_plans_tasks_asks_once_and_no_task_or_commit_ever(
     spark: SparkSession,
     embedded_kafka: EmbeddedBroker,
     embedded_registry: EmbeddedRegistry,
@@ -70,7 +71,9 @@ def test_each_planning_process_asks_once_and_no_task_ever(
     plans = notes.read_text().splitlines()
     print(f"{batches} micro-batches of {TASKS} tasks, {len(plans)} plans in {sorted(set(plans))}")
     assert len(plans) >= 2 * batches
-    assert embedded_registry.requests() == [("POST", "/subjects/numbers-value/versions")] * len(set(plans))
+    for_tasks = {plan for plan in plans if not plan.startswith("python_streaming_sink_runner ")}
+    assert for_tasks and len(for_tasks) < len(set(plans))
+    assert embedded_registry.requests() == [("POST", "/subjects/numbers-value/versions")] * len(for_tasks)
     assert len({record.value for record in embedded_kafka.records("numbers")}) >= batches * TASKS
 
 

@@ -14,6 +14,7 @@ from kafka_sink.commit.receipt import (
     UNNAMED_BATCH,
     BatchKey,
     BatchSummary,
+    PreparedTransaction,
     TaskReceipt,
     TopicSummary,
     WrittenPartition,
@@ -207,6 +208,13 @@ def test_at_least_once_rows_stay_also_those_of_tasks_that_failed_without_a_recei
     ((_, text),) = log.said
     assert "what other tasks sent before they failed, stay and will be there again when the batch is repeated" in text
     assert "visible" not in text
+
+
+def test_rows_in_transactions_that_no_commit_can_reach_any_more_do_not_stay(log: Log) -> None:
+    written = replace(FIRST, transaction=PreparedTransaction("orders-run-0-11", 1, 0, 2))
+    report_aborted(finished(KEY, [written], None), None)
+    ((_, text),) = log.said
+    assert text.endswith("written 3 rows: nothing of the batch is visible")
 
 
 def test_of_a_write_without_a_label_that_may_be_decided_it_is_said_where_that_is_shown(log: Log) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion
-from kafka_sink.errors import ConfigError, LocalProtocolError
+from kafka_sink.errors import CommitAborted, ConfigError, LocalProtocolError
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark import driver, summary
+from kafka_sink.spark import driver, summary, task, task_context
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import plan_stream
+from kafka_sink.spark.formats import SidePlan
 from kafka_sink.spark.triggers import is_before_any_batch
 from kafka_sink.spark.writers import BatchWriter, CommitMessage, StreamWriter
 
@@ -28,10 +29,13 @@ class SomebodyElses(WriterCommitMessage):
     rows: int
 
 
-def stream_writer(guarantee: str = "exactly-once") -> StreamWriter:
+def stream_writer(guarantee: str = "exactly-once", schema_id: int | None = None) -> StreamWriter:
     settings = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery.guarantee": guarantee}
     sink_id = "sink" if guarantee == "exactly-once" else None
-    return StreamWriter(parse_sink_options(settings), choose_columns(SCHEMA, "t"), sink_id)
+    columns = choose_columns(SCHEMA, "t")
+    if schema_id is not None:
+        columns = replace(columns, sides=(SidePlan("value", None, schema_id=schema_id),))
+    return StreamWriter(parse_sink_options(settings), columns, sink_id)
 
 
 def batch_writer() -> BatchWriter:
@@ -83,6 +87,40 @@ def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytes
     assert asked == []
     batch_writer().abort([None, None])
     assert len(asked) == 1
+
+
+def test_the_manifest_names_the_schemas_of_the_tasks_whatever_the_commit_s_own_plan_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark plans a stream's commit anew; meanwhile somebody has registered a new version."""
+    given: list[driver.FinishedBatch] = []
+    monkeypatch.setattr(driver, "commit_batch", given.append)
+    monkeypatch.setattr(summary, "report_delivered", lambda *_: None)
+    monkeypatch.setattr(task, "write_task", lambda *_: OURS.receipt)
+    monkeypatch.setattr(task_context, "place_in_stream", lambda _: None)
+    stream_writer(schema_id=8).commit([stream_writer(schema_id=7).write(iter([]))], 7)
+    assert given[0].schemas == {"value": 7}
+
+
+# ---- brokers that offer transactions to tasks, and none to the commit ----
+
+
+def test_a_commit_that_finds_no_transactions_raises_if_tasks_wrote_in_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By delivery.fallback=at-least-once. The abort says what readers wait for."""
+    transaction = PreparedTransaction("sink-run-0-11", 1, 0, 2)
+    written = CommitMessage(TaskReceipt(BatchKey("q-1", 7), "run", 0, 11, transaction=transaction))
+    writer = stream_writer("at-least-once")
+    warned: list[object] = []
+    monkeypatch.setattr(driver, "_warn_of_waiting_readers", lambda *given: warned.append(given))
+    monkeypatch.setattr(summary, "report_aborted", lambda *_: None)
+    monkeypatch.setattr(summary, "report_delivered", lambda *_: None)
+    with pytest.raises(CommitAborted, match=r"wrote in transactions, .* Nothing of it is visible"):
+        writer.commit([written, OURS], 7)
+    writer.abort([written, OURS], 7)
+    assert len(warned) == 1
+    writer.commit([OURS], 7)
 
 
 # ---- a query without any batch ---------------------------------------------------------------------------------------

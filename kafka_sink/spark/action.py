@@ -1,0 +1,146 @@
+"""Spark's part of a write that the caller's own process carries out: one action, which has ended when the write ends.
+
+What interrupts the caller does not interrupt Spark: the stop button of a notebook, a time-out whose signal handler
+raises. The job would go on, and its tasks would begin transactions that nobody ends. So it has a tag of its own, by
+which it is cancelled. Tags leave the job group alone, which is the user's, or that of a query.
+
+Signal handlers run in the main thread. Raising there in the middle of a request would break its connection with the
+JVM, and nobody could tell when the action ends. It may not even have a job yet, because Spark still plans it. So
+another thread runs it, with the properties and tags of this one, and it is cancelled until it has ended.
+
+Assumptions, for PySpark 3.5 to 4.3: a job has the tags of the thread that runs the action, also the jobs of its
+broadcasts and shuffles; a cancelled action ends at once. PySpark 3.4 has no tags: there the job group is taken, unless
+the user has set one; then nothing can be cancelled. Over Spark Connect the operation has the tag, which the server
+knows before it plans.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark import InheritableThread
+
+from kafka_sink.spark.shown_secrets import is_of_connect
+from kafka_sink.spark.task_context import RUN_ID
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+_LOGGER = logging.getLogger("kafka_sink")
+AGAIN_S = 0.5
+# For how long the caller waits. Spark may plan for longer.
+PATIENCE_S = 10.0
+
+
+class JobName(NamedTuple):
+    """Gives the jobs of a thread a name, and cancels those that have it."""
+
+    add: Callable[[], object]
+    remove: Callable[[], object]
+    cancel: Callable[[], object]
+
+
+def collect_rows(frame: DataFrame) -> list[Row]:
+    session = frame.sparkSession
+    name = job_name(session)
+    if is_of_connect(session) or threading.current_thread() is not threading.main_thread():
+        try:
+            return _collect_named(frame, name)
+        except BaseException:
+            _cancel(name)
+            raise
+    return _collect_beside(frame, name)
+
+
+def job_name(session: Any) -> JobName | None:
+    """None: there is no way."""
+    tag = f"pykafka-sink-{uuid.uuid4().hex}"
+    owner, names = session, ("addTag", "removeTag", "interruptTag")
+    if not is_of_connect(session):
+        owner, names = session.sparkContext, ("addJobTag", "removeJobTag", "cancelJobsWithTag")
+    if all(hasattr(owner, each) for each in names):
+        return JobName(*(partial(getattr(owner, each), tag) for each in names))
+    if is_of_connect(session) or owner.getLocalProperty(RUN_ID):
+        return None
+    set_group = partial(owner.setLocalProperty, RUN_ID)
+    return JobName(partial(set_group, tag), partial(set_group, None), partial(owner.cancelJobGroup, tag))
+
+
+def _collect_beside(frame: DataFrame, name: JobName | None) -> list[Row]:
+    found: Future[list[Row]] = Future()
+
+    def collect() -> None:
+        if not found.set_running_or_notify_cancel():
+            return
+        try:
+            found.set_result(_collect_named(frame, name))
+        except BaseException as error:
+            found.set_exception(error)
+
+    thread = _make_thread(frame.sparkSession, collect)
+    try:
+        thread.start()
+        return found.result()
+    except BaseException:
+        # The first: an action that has not begun never will.
+        if not found.cancel() and not found.done():
+            _end(found, name)
+        raise
+
+
+def _make_thread(session: Any, run: Callable[[], None]) -> threading.Thread:
+    """With the local properties and tags of the caller."""
+    try:
+        return InheritableThread(run, session=session, name="kafka-sink-action", daemon=True)
+    except TypeError:  # before PySpark 4 a session has no tags
+        return InheritableThread(run, name="kafka-sink-action", daemon=True)
+
+
+def _collect_named(frame: DataFrame, name: JobName | None) -> list[Row]:
+    with _named(name):
+        return frame.collect()
+
+
+@contextmanager
+def _named(name: JobName | None) -> Iterator[None]:
+    """Where a platform does not allow it a write goes on as well."""
+    if name is None:
+        yield
+        return
+    with suppress(Exception):
+        name.add()
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            name.remove()
+
+
+def _end(action: Future[list[Row]], name: JobName | None) -> None:
+    if name is not None:
+        threading.Thread(target=_cancel_until_ended, args=(action, name), name="kafka-sink-cancel", daemon=True).start()
+        wait([action], PATIENCE_S)
+    if not action.done():
+        _LOGGER.warning(
+            "this write was interrupted, and Spark still runs its job: cancel it in Spark's UI, or with "
+            "spark.sparkContext.cancelAllJobs(). Tasks that end later leave transactions open, for which readers wait"
+        )
+
+
+def _cancel_until_ended(action: Future[list[Row]], name: JobName) -> None:
+    while not action.done():
+        _cancel(name)
+        wait([action], AGAIN_S)
+
+
+def _cancel(name: JobName | None) -> None:
+    if name is not None:
+        with suppress(Exception):
+            name.cancel()

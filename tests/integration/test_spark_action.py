@@ -1,0 +1,145 @@
+"""The one action of a write: named for as long as it runs, and cancelled until it has ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_sink.spark import action
+from kafka_sink.spark.action import collect_rows, job_name
+from kafka_sink.spark.task_context import RUN_ID
+
+
+class Context:
+    """Of Spark, which knows the job when it has been asked to cancel `unknown` times."""
+
+    def __init__(self, unknown: int = 0) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.began, self.cancelled = threading.Event(), threading.Event()
+        self._unknown = unknown
+
+    def addJobTag(self, tag: str) -> None:
+        self.asked.append(("add", tag))
+
+    def removeJobTag(self, tag: str) -> None:
+        self.asked.append(("remove", tag))
+
+    def cancelJobsWithTag(self, tag: str) -> None:
+        self.asked.append(("cancel", tag))
+        if self.count("cancel") > self._unknown:
+            self.cancelled.set()
+
+    def count(self, what: str) -> int:
+        return sum(each == what for each, _ in self.asked)
+
+
+class Frame:
+    """Its action ends when it is cancelled, if `error` does not end it."""
+
+    def __init__(self, context: Any, error: BaseException | None = None) -> None:
+        self.sparkSession: Any = SimpleNamespace(sparkContext=context)
+        self._context = context
+        self._error = error
+
+    def collect(self) -> list[str]:
+        self._context.began.set()
+        if self._error is not None:
+            raise self._error
+        assert self._context.cancelled.wait(30)
+        return ["a row"]
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(action, "_make_thread", lambda _, run: threading.Thread(target=run, daemon=True))
+
+
+@pytest.fixture
+def interrupt_when() -> Iterator[Any]:
+    """A signal whose handler raises, after this event."""
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, fail)
+
+    def begin(event: threading.Event) -> None:
+        threading.Thread(target=lambda: event.wait(30) and os.kill(os.getpid(), signal.SIGUSR1)).start()
+
+    yield begin
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_action_is_named_while_it_runs_and_its_error_is_passed_on_as_it_is() -> None:
+    context, error = Context(), ValueError("of Spark")
+    with pytest.raises(ValueError) as caught:
+        collect_rows(Frame(context, error))  # type: ignore[arg-type]
+    assert caught.value is error
+    assert [what for what, _ in context.asked] == ["add", "remove"]
+    assert len({tag for _, tag in context.asked}) == 1
+
+
+def test_an_interrupted_action_is_cancelled_until_it_has_ended(
+    interrupt_when: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At first Spark plans it still, and knows no job with this name."""
+    monkeypatch.setattr(action, "AGAIN_S", 0.01)
+    context = Context(unknown=3)
+    interrupt_when(context.began)
+    with pytest.raises(KeyboardInterrupt):
+        collect_rows(Frame(context))  # type: ignore[arg-type]
+    assert context.cancelled.is_set() and context.count("cancel") >= 4
+    assert context.count("add") == context.count("remove") == 1
+
+
+def test_a_caller_does_not_wait_for_ever_for_spark_and_says_what_goes_on(
+    interrupt_when: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(action, "PATIENCE_S", 0.1)
+    context = Context(unknown=1000)
+    interrupt_when(context.began)
+    with pytest.raises(KeyboardInterrupt):
+        collect_rows(Frame(context))  # type: ignore[arg-type]
+    assert "Spark still runs its job" in caplog.text
+    context.cancelled.set()
+
+
+def test_in_another_thread_an_action_that_raises_is_cancelled_as_well() -> None:
+    """Spark interrupts the thread of a query that is stopped; its job may go on."""
+    context, caught = Context(), []
+
+    def write() -> None:
+        try:
+            collect_rows(Frame(context, KeyboardInterrupt()))  # type: ignore[arg-type]
+        except KeyboardInterrupt as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join()
+    assert len(caught) == 1 and [what for what, _ in context.asked] == ["add", "remove", "cancel"]
+
+
+@pytest.mark.parametrize("group", [None, "the user's"])
+def test_without_tags_the_job_group_is_the_name_unless_the_user_has_one(group: str | None) -> None:
+    properties: dict[str, str | None] = {RUN_ID: group}
+    cancelled: list[str] = []
+    context = SimpleNamespace(
+        getLocalProperty=properties.get, setLocalProperty=properties.__setitem__, cancelJobGroup=cancelled.append
+    )
+    name = job_name(SimpleNamespace(sparkContext=context))
+    if group is not None:
+        assert name is None
+        return
+    assert name is not None
+    name.add()
+    named = properties[RUN_ID]
+    name.cancel()
+    name.remove()
+    assert cancelled == [named] and properties == {RUN_ID: None}
