@@ -139,7 +139,7 @@ class Sink:
         written = WrittenPartition(self.topic, partition, ROWS_PER_TASK, last_offset - ROWS_PER_TASK + 1, last_offset)
         return TaskReceipt(
             key, self.run, spark_partition, 0, transaction, self.timeout_ms, self.timeout_ms - 1, (written,),
-            ROWS_PER_TASK,
+            row_count=ROWS_PER_TASK,
         )  # fmt: skip
 
     def settings(self, client: Client) -> DeliverySettings:
