@@ -68,6 +68,7 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
         _tell_listener(batch.options, key, summary)
         return
     else:
+        assert batch.sink_id is not None
         fate = _left_alone_text(batch, batch.sink_id)
     rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
     _LOGGER.warning("%s failed after %s: %s", key, rows, fate)
