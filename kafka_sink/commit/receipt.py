@@ -103,20 +103,20 @@ class TaskReceipt:
     remaining_ms: int = 0
     # Offsets of the rows whose place is known: a commit asks about them.
     written: tuple[WrittenPartition, ...] = ()
-    # Partitions with rows whose place is not known, besides others. Nobody is told of a range there.
-    unknown: tuple[tuple[str, int], ...] = ()
     row_count: int = 0
     bytes: int = 0
     retry_count: int = 0
     send_ms: int = 0
-    # What of `written` is letters about rows that could not be sent (record.errors=dead-letter).
-    dead_letters: tuple[WrittenPartition, ...] = ()
     # Rows skipped because of an option, by reason.
     record_errors: Mapping[str, int] = field(default_factory=dict)
     # Digest of the incoming keys and values, in order (formats/records/digest.py).
     digest: int = 0
     # Of the topics in `written`, where brokers have them: a topic that was deleted and created again has another one.
     topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
+    # What of `written` is letters about rows that could not be sent (record.errors=dead-letter).
+    dead_letters: tuple[WrittenPartition, ...] = ()
+    # Partitions with rows whose place is not known, besides others. Nobody is told of a range there.
+    unknown: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_empty(self) -> bool:
