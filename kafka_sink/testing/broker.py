@@ -67,6 +67,7 @@ class BrokerCluster(BrokerCore):
         self.schedule.run_due(now_ms)
         self.cluster = Cluster(brokers, self.settings, self.schedule)
         self.groups = Groups(self.schedule, self.settings)
+        self.cluster.on_deleted = self.groups.forget_topic
         self.coordinator = TransactionCoordinator(self.cluster, Markers(self.cluster, self.groups))
         self.housekeeping = Housekeeping(self.cluster, self.coordinator)
         self.faults = Faults()

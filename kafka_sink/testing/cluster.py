@@ -60,6 +60,7 @@ class Cluster:
         self.on_coordinator_moved: Callable[[Partition], None] = lambda _partition: None
         self.on_coordinator_loaded: Callable[[Partition], None] = lambda _partition: None
         self.on_appended: Callable[[Partition], None] = lambda _partition: None
+        self.on_deleted: Callable[[str], None] = lambda _topic: None
         self._waiting: dict[int, tuple[frozenset[tuple[str, int]], Callable[[], bool]]] = {}
         self._wait_count = 0
         self._stale: dict[tuple[int, str, int], tuple[int, int, int]] = {}
@@ -154,6 +155,7 @@ class Cluster:
         self._deposed = {key: seen for key, seen in self._deposed.items() if key[1] != name}
         for partition in topic.partitions:
             self.notify_waiters(partition)
+        self.on_deleted(name)
 
     def grow_topic(self, name: str, count: int, *, validate_only: bool = False) -> None:
         topic = self.known_topic(name)

@@ -4,8 +4,12 @@ States of a group: Empty -> PreparingRebalance (members join) -> CompletingRebal
 rebalance ends when all known members have joined again or the longest rebalance time-out is over; members that did not
 rejoin are removed. Assignments are opaque: the group leader makes them, as in Kafka.
 
+A static member that comes back without its id replaces its old incarnation, whose requests, also those that wait, are
+refused with FENCED_INSTANCE_ID from then on.
+
 Offsets of a transaction are pending per producer id until its marker is in the partition of __consumer_offsets; a
-reader that requires stable offsets gets UNSTABLE_OFFSET_COMMIT meanwhile.
+reader that requires stable offsets gets UNSTABLE_OFFSET_COMMIT meanwhile. Of two commits the later one holds, whether
+or not it was in a transaction, and whenever that ended.
 """
 
 from __future__ import annotations
@@ -24,12 +28,24 @@ EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "Completin
 
 
 class CommittedOffset(NamedTuple):
+    """`number` tells which of two commits is the later one; Kafka compares the offsets of their records."""
+
     offset: int
     leader_epoch: int
     metadata: str
+    number: int = 0
 
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+class MemberClaim(NamedTuple):
+    """Who a request says it is from."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
 
 
 @dataclass(slots=True)
@@ -46,6 +62,14 @@ class Member:
     seen_ms: int = 0
     on_joined: Done | None = None
     on_synced: Done | None = None
+
+    def refuse(self, code: Code) -> None:
+        """Answers the requests that wait."""
+        waiting = (self.on_joined, self.on_synced)
+        self.on_joined = self.on_synced = None
+        for done in waiting:
+            if done is not None:
+                done(code)
 
 
 @dataclass(slots=True)
@@ -67,6 +91,15 @@ class Group:
             return None
         return next((one.member_id for one in self.members.values() if one.instance_id == instance_id), None)
 
+    def known_member(self, member_id: str, instance_id: str | None) -> Member:
+        """Raises Refused."""
+        known_id = member_id if instance_id is None else self.id_of_instance(instance_id)
+        if known_id is not None and known_id != member_id:
+            raise Refused(Code.FENCED_INSTANCE_ID)
+        if known_id is None or known_id not in self.members:
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        return self.members[known_id]
+
     def fits(self, protocol_type: str, newcomer: Member, member_id: str) -> bool:
         others = [one for one in self.members.values() if one.member_id != member_id]
         common = set(newcomer.protocols).intersection(*(one.protocols for one in others))
@@ -84,6 +117,7 @@ class Groups:
         self._schedule = schedule
         self._settings = settings
         self._member_count = 0
+        self.commit_count = 0
         self.groups: dict[str, Group] = {}
 
     # ---- membership ----
@@ -101,7 +135,7 @@ class Groups:
         if not group.fits(protocol_type, newcomer, old_id or member_id):
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id and old_id is not None:
-            group.members.pop(old_id)  # a static member has rejoined: the new incarnation replaces it
+            group.members.pop(old_id).refuse(Code.FENCED_INSTANCE_ID)
         if not member_id:
             self._member_count += 1
             member_id = newcomer.member_id = f"{newcomer.instance_id or newcomer.client_id}-{self._member_count:08d}"
@@ -109,10 +143,8 @@ class Groups:
                 group.promised_ids.add(member_id)
                 done(Code.MEMBER_ID_REQUIRED)
                 return
-        elif old_id is not None and old_id != member_id:
-            raise Refused(Code.FENCED_INSTANCE_ID)
-        elif member_id not in group.members and member_id not in group.promised_ids:
-            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        elif member_id not in group.promised_ids:
+            group.known_member(member_id, newcomer.instance_id)
         group.promised_ids.discard(member_id)
         group.protocol_type = protocol_type
         newcomer.on_joined = done
@@ -162,17 +194,15 @@ class Groups:
             assert done is not None
             done(Code.NONE)
 
-    def sync(
-        self, group_id: str, member_id: str, generation_id: int, assignments: Mapping[str, bytes], done: Done
-    ) -> None:
-        group, member = self._member(group_id, member_id, generation_id)
+    def sync(self, claim: MemberClaim, assignments: Mapping[str, bytes], done: Done) -> None:
+        group, member = self._member(claim)
         if group.state == PREPARING:
             done(Code.REBALANCE_IN_PROGRESS)
         elif group.state == STABLE:
             done(Code.NONE)
         else:
             member.on_synced = done
-            if member_id == group.leader_id:
+            if member.member_id == group.leader_id:
                 group.state = STABLE
                 for one in group.members.values():
                     one.assignment = assignments.get(one.member_id, b"")
@@ -180,30 +210,24 @@ class Groups:
                         one.on_synced(Code.NONE)
                         one.on_synced = None
 
-    def heartbeat(self, group_id: str, member_id: str, generation_id: int) -> Code:
-        group, _ = self._member(group_id, member_id, generation_id)
+    def heartbeat(self, claim: MemberClaim) -> Code:
+        group, _ = self._member(claim)
         return Code.REBALANCE_IN_PROGRESS if group.state == PREPARING else Code.NONE
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> Code:
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
+        """An administrator removes a static member by its instance alone. Raises Refused."""
         group = self.groups.get(group_id)
         if group is None:
-            return Code.UNKNOWN_MEMBER_ID
-        if not member_id:
-            member_id = group.id_of_instance(instance_id) or ""
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
         if member_id in group.promised_ids:
             group.promised_ids.discard(member_id)
-            return Code.NONE
-        if member_id not in group.members:
-            return Code.UNKNOWN_MEMBER_ID
-        self._remove(group, member_id)
-        return Code.NONE
+            return
+        if not member_id:
+            member_id = group.id_of_instance(instance_id) or ""
+        self._remove(group, group.known_member(member_id, instance_id).member_id)
 
     def _remove(self, group: Group, member_id: str) -> None:
-        member = group.members.pop(member_id)
-        if member.on_joined is not None:
-            member.on_joined(Code.UNKNOWN_MEMBER_ID)
-        if member.on_synced is not None:
-            member.on_synced(Code.UNKNOWN_MEMBER_ID)
+        group.members.pop(member_id).refuse(Code.UNKNOWN_MEMBER_ID)
         if group.members:
             self._prepare_rebalance(group)
         else:
@@ -227,40 +251,55 @@ class Groups:
 
         self._schedule.after(group.members[member_id].session_timeout_ms, check)
 
-    def _member(self, group_id: str, member_id: str, generation_id: int) -> tuple[Group, Member]:
-        group = self.groups.get(group_id)
-        member = group.members.get(member_id) if group is not None else None
-        if group is None or member is None:
+    def _member(self, claim: MemberClaim) -> tuple[Group, Member]:
+        group = self.groups.get(claim.group_id)
+        if group is None:
             raise Refused(Code.UNKNOWN_MEMBER_ID)
-        if group.generation_id != generation_id:
+        member = group.known_member(claim.member_id, claim.instance_id)
+        if group.generation_id != claim.generation_id:
             raise Refused(Code.ILLEGAL_GENERATION)
         member.seen_ms = self._schedule.now_ms
         return group, member
 
     # ---- offsets ----
 
-    def check_committer(self, group_id: str, member_id: str, generation_id: int, *, is_transactional: bool) -> None:
-        """A committer outside the group (no generation) is accepted while the group has no members."""
-        group = self.groups.get(group_id)
-        if generation_id < 0 and not member_id:
-            if not is_transactional and group is not None and group.state != EMPTY:
+    def check_committer(self, claim: MemberClaim, *, is_transactional: bool) -> None:
+        """A committer without a generation is accepted while the group has no members, and in a transaction."""
+        group = self.groups.get(claim.group_id)
+        if claim.generation_id < 0 and (group is None or group.state == EMPTY):
+            return
+        if group is None:
+            raise Refused(Code.ILLEGAL_GENERATION)
+        if claim.generation_id < 0 and not claim.member_id and claim.instance_id is None:
+            if not is_transactional:
                 raise Refused(Code.UNKNOWN_MEMBER_ID)
             return
-        if group is None and generation_id >= 0:
-            raise Refused(Code.ILLEGAL_GENERATION)
-        known, _ = self._member(group_id, member_id, generation_id)
-        if known.state == COMPLETING and not is_transactional:
+        self._member(claim)
+        if group.state == COMPLETING and not is_transactional:
             raise Refused(Code.REBALANCE_IN_PROGRESS)
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
-        self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
+        self.groups.setdefault(group_id, Group(group_id)).offsets.update(self._number(offsets))
 
     def commit_in_transaction(self, group_id: str, producer_id: int, offsets: Offsets) -> None:
         group = self.groups.setdefault(group_id, Group(group_id))
-        group.pending.setdefault(producer_id, {}).update(offsets)
+        group.pending.setdefault(producer_id, {}).update(self._number(offsets))
+
+    def _number(self, offsets: Offsets) -> Offsets:
+        self.commit_count += 1
+        return {partition: offset._replace(number=self.commit_count) for partition, offset in offsets.items()}
 
     def end_transaction(self, producer_id: int, group_ids: Sequence[str], *, is_commit: bool) -> None:
         for group_id in group_ids:
-            pending = self.groups[group_id].pending.pop(producer_id, None)
-            if pending and is_commit:
-                self.groups[group_id].offsets.update(pending)
+            committed = self.groups[group_id].offsets
+            pending = self.groups[group_id].pending.pop(producer_id, {})
+            for partition, offset in pending.items() if is_commit else ():
+                if partition not in committed or committed[partition].number <= offset.number:
+                    committed[partition] = offset
+
+    def forget_topic(self, name: str) -> None:
+        """It is deleted: if it is created again, its offsets begin at 0 again."""
+        for group in self.groups.values():
+            for offsets in (group.offsets, *group.pending.values()):
+                for partition in [one for one in offsets if one[0] == name]:
+                    del offsets[partition]

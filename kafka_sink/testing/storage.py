@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
-from kafka_sink.testing.groups import CommittedOffset, Offsets, TopicPartition
+from kafka_sink.testing.groups import CommittedOffset, Group, Offsets, TopicPartition
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import Partition, Topic
@@ -112,10 +112,11 @@ class Storage:
             core.coordinator.transactions[transactional_id] = CoordinatedTransaction(
                 transactional_id, TransactionRecord(**fields)
             )
+        core.groups.commit_count = state.get("commit_count", 0)
         for group_id, offsets in state["groups"].items():
-            core.groups.commit(group_id, _read_offsets(offsets))
+            core.groups.groups[group_id] = Group(group_id, offsets=_read_offsets(offsets))
         for group_id, producer_id, offsets in state.get("pending_offsets", ()):
-            core.groups.commit_in_transaction(group_id, producer_id, _read_offsets(offsets))
+            core.groups.groups[group_id].pending[producer_id] = _read_offsets(offsets)
         core.coordinator.finish_prepared(list(core.coordinator.transactions))
 
 
@@ -153,6 +154,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
         "next_producer_id": cluster.next_producer_id,
         "topics": topics,
         "transactions": transactions,
+        "commit_count": core.groups.commit_count,
         "groups": {group.group_id: _list_offsets(group.offsets) for group in groups},
         "pending_offsets": [
             (group.group_id, producer_id, _list_offsets(offsets))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import socket
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafka_sink.kafka.wire import apis, frames
@@ -25,13 +26,14 @@ PROPERTIES = {
     "producer.id.expiration.ms": "8000",
     "producer.id.expiration.check.interval.ms": "200",
     "transaction.max.timeout.ms": "900000",
-    "auto.create.topics.enable": "false",
+    "auto.create.topics.enable": "true",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
 ANSWER_TIMEOUT_S = 90
 SETTLE_S = 60
 _names = itertools.count()
+Answering = Callable[[], dict[str, Any]]
 
 
 class Peer(Requests):
@@ -72,6 +74,12 @@ class Peer(Requests):
                 self.advance(20)
         return code
 
+    def delete_topic(self, name: str) -> None:
+        body = {"topics": [{"name": name, "topic_id": bytes(16)}], "timeout_ms": 10_000}
+        assert self.ask(1, apis.DELETE_TOPICS, 6, body)["responses"][0]["error_code"] == 0
+        while self.metadata(name)["error_code"] == 0:
+            self.advance(20)
+
     def metadata(self, name: str) -> dict[str, Any]:
         body = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
         one: dict[str, Any] = self.ask(1, apis.METADATA, 12, body)["topics"][0]
@@ -85,6 +93,10 @@ class Peer(Requests):
     def ask_many(self, api: apis.Api, version: int, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The same as the requests one by one; a transport may send them together."""
         return [self.ask(1, api, version, body) for body in bodies]
+
+    def ask_later(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> Answering:
+        """Sends the request on a connection of its own; what is returned waits for the answer."""
+        raise NotImplementedError
 
     def settle(self, transactional_id: str) -> str:
         """Waits until the markers are written; returns the state that was reached."""
@@ -101,12 +113,24 @@ class EmbeddedPeer(Peer):
         super().__init__()
         settings = Settings({**PROPERTIES, "transaction.version": transaction_version}, release)
         self._client = ClusterClient(BrokerCluster(1, settings=settings, now_ms=1_700_000_000_000))
+        self._connection_bases = itertools.count(100, 100)
 
     def now(self) -> int:
         return self._client.now_ms
 
     def ask(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
         return self._client.ask(broker_id, api, version, body)
+
+    def ask_later(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> Answering:
+        client = ClusterClient(self._client.core, next(self._connection_bases))
+        number = client.send(broker_id, api, version, body)
+        self._client.hears_from(client)  # it may have caused answers to others
+
+        def receive() -> dict[str, Any]:
+            client.hears_from(self._client)
+            return client.receive(broker_id, api, version, number)
+
+        return receive
 
     def advance(self, milliseconds: int) -> None:
         self._client.advance(milliseconds)
@@ -121,6 +145,7 @@ class KafkaPeer(Peer):
         self._address = (host, int(port))
         self._socket: socket.socket | None = None
         self._correlation_id = 0
+        self._others: list[KafkaPeer] = []
 
     def warm_up(self) -> None:
         """A new broker answers for a while that it is loading, until the internal topics have leaders."""
@@ -137,6 +162,8 @@ class KafkaPeer(Peer):
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        for other in self._others:
+            other.close()
 
     def now(self) -> int:
         return int(time.time() * 1000)
@@ -147,7 +174,18 @@ class KafkaPeer(Peer):
     def ask(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
         return self.ask_many(api, version, [body])[0]
 
+    def ask_later(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> Answering:
+        other = KafkaPeer(f"{self._address[0]}:{self._address[1]}")
+        self._others.append(other)
+        number = other._send(api, version, [body])
+        return lambda: other._receive(api, version, [number])[0]
+
     def ask_many(self, api: apis.Api, version: int, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        first = self._send(api, version, bodies)
+        return self._receive(api, version, range(first, first + len(bodies)))
+
+    def _send(self, api: apis.Api, version: int, bodies: list[dict[str, Any]]) -> int:
+        """Returns the number of the first request; the others follow it."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, ANSWER_TIMEOUT_S)
         first = self._correlation_id + 1
@@ -157,12 +195,16 @@ class KafkaPeer(Peer):
             for number, body in enumerate(bodies)
         ]
         self._socket.sendall(b"".join(requests))
+        return first
+
+    def _receive(self, api: apis.Api, version: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        assert self._socket is not None
         buffer = frames.FrameBuffer(1 << 27)
         answers: list[dict[str, Any]] = []
-        while len(answers) < len(bodies):
+        while len(answers) < len(numbers):
             frame = buffer.next_frame()
             if frame is not None:
-                answers.append(frames.decode_response(api, version, frame, first + len(answers)))
+                answers.append(frames.decode_response(api, version, frame, numbers[len(answers)]))
                 continue
             received = self._socket.recv(1 << 20)
             if not received:

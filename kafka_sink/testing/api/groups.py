@@ -20,7 +20,7 @@ from kafka_sink.testing import acl
 from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, visible_by_topic
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
-from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Member
+from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Member, MemberClaim
 from kafka_sink.testing.topics import OFFSETS_TOPIC
 
 VERSION_REQUIRES_ID = 4
@@ -32,6 +32,10 @@ def _check_coordinator(call: Call, group_id: str, operation: str = acl.READ) -> 
     call.check_fault()
     call.check_allowed(operation, acl.GROUP, group_id)
     call.core.cluster.check_coordinator(OFFSETS_TOPIC, group_id, call.broker_id)
+
+
+def claim_of(call: Call, generation: str = "generation_id") -> MemberClaim:
+    return MemberClaim(*(call.body[name] for name in ("group_id", "member_id", "group_instance_id", generation)))
 
 
 def on_join_group(call: Call) -> None:
@@ -90,29 +94,33 @@ def on_sync_group(call: Call) -> None:
 
     _check_coordinator(call, body["group_id"])
     assignments = {one["member_id"]: one["assignment"] for one in body["assignments"]}
-    call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, reply)
+    call.core.groups.sync(claim_of(call), assignments, reply)
 
 
 def on_heartbeat(call: Call) -> Answer:
-    body = call.body
-    _check_coordinator(call, body["group_id"])
-    return {"error_code": call.core.groups.heartbeat(body["group_id"], body["member_id"], body["generation_id"])}
+    _check_coordinator(call, call.body["group_id"])
+    return {"error_code": call.core.groups.heartbeat(claim_of(call))}
 
 
 def on_leave_group(call: Call) -> Answer:
     body = call.body
     _check_coordinator(call, body["group_id"])
     if call.version < 3:
-        return {"error_code": call.core.groups.leave(body["group_id"], body["member_id"], None)}
+        return _leave(call, body["member_id"], None)
     members = [
         {
             "member_id": one["member_id"],
             "group_instance_id": one["group_instance_id"],
-            "error_code": call.core.groups.leave(body["group_id"], one["member_id"], one["group_instance_id"]),
+            **answer_or_error(_leave, call, one["member_id"], one["group_instance_id"]),
         }
         for one in body["members"]
     ]
     return {"error_code": 0, "members": members}
+
+
+def _leave(call: Call, member_id: str, instance_id: str | None) -> Answer:
+    call.core.groups.leave(call.body["group_id"], member_id, instance_id)
+    return {"error_code": Code.NONE}
 
 
 # ---- offsets ----
@@ -120,11 +128,11 @@ def on_leave_group(call: Call) -> Answer:
 
 def on_offset_commit(call: Call) -> Answer:
     body, groups = call.body, call.core.groups
-    group_id, generation_id = body["group_id"], body["generation_id_or_member_epoch"]
+    group_id = body["group_id"]
     refused: Refused | None = None
     try:
         _check_coordinator(call, group_id)
-        groups.check_committer(group_id, body["member_id"], generation_id, is_transactional=False)
+        groups.check_committer(claim_of(call, "generation_id_or_member_epoch"), is_transactional=False)
     except Refused as refusal:
         refused = refusal
 
@@ -135,7 +143,7 @@ def on_offset_commit(call: Call) -> Answer:
             raise refused
         partition = call.core.cluster.known_partition(topic, asked["partition_index"]).key
         offset = parse_committed_offset(asked)
-        if len(offset.metadata) > call.core.settings.number("offset.metadata.max.bytes"):
+        if is_metadata_too_large(call, offset):
             raise Refused(Code.OFFSET_METADATA_TOO_LARGE)
         groups.commit(group_id, {partition: offset})
         return {}
@@ -146,6 +154,10 @@ def on_offset_commit(call: Call) -> Answer:
 def parse_committed_offset(asked: Mapping[str, Any]) -> CommittedOffset:
     metadata = asked["committed_metadata"] or ""
     return CommittedOffset(asked["committed_offset"], asked["committed_leader_epoch"], metadata)
+
+
+def is_metadata_too_large(call: Call, offset: CommittedOffset) -> bool:
+    return len(offset.metadata) > call.core.settings.number("offset.metadata.max.bytes")
 
 
 def on_offset_fetch(call: Call) -> Answer:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.groups import parse_committed_offset
+from kafka_sink.testing.api.groups import claim_of, is_metadata_too_large, parse_committed_offset
 from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, visible_by_topic
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
@@ -169,7 +169,7 @@ def on_txn_offset_commit(call: Call) -> None:
 
     def answer(code: Code) -> None:
         if code is Code.NONE:
-            code = _commit_offsets(call, {one: offset for one, offset in offsets.items() if one not in refused})
+            code = _commit_offsets(call, offsets, refused)
         elif code is Code.PRODUCER_FENCED:
             code = Code.INVALID_PRODUCER_EPOCH
 
@@ -214,14 +214,20 @@ def _check_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicP
     return refused
 
 
-def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) -> Code:
-    """The group is checked after the transaction."""
-    body, groups = call.body, call.core.groups
+def _commit_offsets(
+    call: Call, offsets: Mapping[TopicPartition, CommittedOffset], refused: dict[TopicPartition, Code]
+) -> Code:
+    """Commits those that are not refused. The group and the offsets are checked after the transaction."""
+    groups = call.core.groups
     try:
-        groups.check_committer(body["group_id"], body["member_id"], body["generation_id"], is_transactional=True)
+        groups.check_committer(claim_of(call), is_transactional=True)
     except Refused as refusal:
         return refusal.code
-    groups.commit_in_transaction(body["group_id"], body["producer_id"], offsets)
+    for one, offset in offsets.items():
+        if one not in refused and is_metadata_too_large(call, offset):
+            refused[one] = Code.OFFSET_METADATA_TOO_LARGE
+    accepted = {one: offset for one, offset in offsets.items() if one not in refused}
+    groups.commit_in_transaction(call.body["group_id"], call.body["producer_id"], accepted)
     return Code.NONE
 
 

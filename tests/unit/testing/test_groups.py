@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from kafka_sink.kafka.wire import apis
+from kafka_sink.testing import BrokerCluster
+from kafka_sink.testing.groups import CommittedOffset
+from kafka_sink.testing.storage import STATE_FILE, Storage
 from tests.support.cluster_client import ClusterClient
 
 
@@ -102,3 +107,52 @@ def test_a_static_member_that_comes_back_replaces_its_old_incarnation(client: Cl
     new = client.ask(1, apis.JOIN_GROUP, 5, join_body("", "pod"))["member_id"]
     assert old != new
     assert client.ask(1, apis.JOIN_GROUP, 5, join_body(old, "pod"))["error_code"] == 82
+    body = {"group_id": "g", "generation_id": 1, "member_id": old, "group_instance_id": "pod"}
+    assert client.ask(1, apis.HEARTBEAT, 3, body)["error_code"] == 82
+
+
+def test_a_static_member_that_waits_is_told_that_it_is_replaced_and_its_connection_is_free(
+    client: ClusterClient,
+) -> None:
+    slow = promised_id(client)
+    client.ask(1, apis.JOIN_GROUP, 5, join_body(slow))
+    old, new = other(client), ClusterClient(client.core, connection_base=200)
+    waiting = old.send(1, apis.JOIN_GROUP, 5, join_body("", "pod"))
+    following = old.send(1, apis.HEARTBEAT, 3, {"group_id": "g", "generation_id": 1, "member_id": slow})
+    new.send(1, apis.JOIN_GROUP, 5, join_body("", "pod"))
+    old.hears_from(new)
+    assert old.receive(1, apis.JOIN_GROUP, 5, waiting)["error_code"] == 82
+    assert old.receive(1, apis.HEARTBEAT, 3, following)["error_code"] == 27
+
+
+def offsets_after_a_restart(directory: Path) -> dict[tuple[str, int], int]:
+    """And after the end of the transaction."""
+    core = BrokerCluster(1)
+    storage = Storage(directory)
+    storage.load(core)
+    storage.close()
+    core.groups.end_transaction(7, ["g"], is_commit=True)
+    return {partition: committed.offset for partition, committed in core.groups.groups["g"].offsets.items()}
+
+
+def test_offsets_are_stored_with_their_order_and_those_of_a_deleted_topic_are_not(
+    client: ClusterClient, tmp_path: Path
+) -> None:
+    client.core.cluster.create_topic("gone", 1, 1)
+    pending = {("t", 0): 50, ("t", 1): 51, ("gone", 0): 52}
+    committed = {("t", 0): 100, ("gone", 0): 101}
+    groups = client.core.groups
+    groups.commit_in_transaction("g", 7, {key: CommittedOffset(offset, -1, "") for key, offset in pending.items()})
+    groups.commit("g", {key: CommittedOffset(offset, -1, "") for key, offset in committed.items()})
+    client.core.cluster.delete_topic("gone")
+    Storage(tmp_path).save(client.core)
+    assert offsets_after_a_restart(tmp_path) == {("t", 0): 100, ("t", 1): 51}
+    # As stored by releases that did not know the order: the transaction holds.
+    state = json.loads((tmp_path / STATE_FILE).read_text())
+    state["groups"]["g"] = [row[:-1] for row in state["groups"]["g"]]
+    state["pending_offsets"] = [
+        (group, producer, [row[:-1] for row in rows]) for group, producer, rows in state["pending_offsets"]
+    ]
+    del state["commit_count"]
+    (tmp_path / STATE_FILE).write_text(json.dumps(state))
+    assert offsets_after_a_restart(tmp_path) == {("t", 0): 50, ("t", 1): 51}
