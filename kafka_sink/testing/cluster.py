@@ -26,6 +26,7 @@ from kafka_sink.testing.topics import (
     BrokerState,
     Partition,
     Topic,
+    check_no_collision,
     check_topic_configs,
     check_topic_name,
     internal_partition,
@@ -122,6 +123,7 @@ class Cluster:
         check_topic_name(name)
         if name in self.topics:
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        check_no_collision(name, self.topics)
         if partitions == -1:
             partitions = self.settings.number("num.partitions")
         if replication_factor == -1:

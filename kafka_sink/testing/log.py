@@ -206,11 +206,11 @@ class PartitionLog:
         self.aborted = [one for one in self.aborted if one.last_offset >= self.start_offset]
 
     def delete_oldest(self, bytes_max: int) -> None:
-        """Retention by size: whole batches from the start until the rest is small enough."""
+        """Retention by size: whole batches from the start, as long as what remains is not below the limit."""
         size = sum(len(batch.data) for batch in self.batches)
         keep_from = self.start_offset
         for batch in self.batches:
-            if size <= bytes_max or batch.last_offset >= self.last_stable_offset:
+            if size - len(batch.data) < bytes_max or batch.last_offset >= self.last_stable_offset:
                 break
             size -= len(batch.data)
             keep_from = batch.last_offset + 1
@@ -267,9 +267,9 @@ class PartitionLog:
         return [one for one in self.aborted if one.last_offset >= first_offset and one.first_offset < end_offset]
 
     def offset_for_timestamp(self, timestamp_ms: int, limit: int) -> tuple[int, int] | None:
-        """The first record at or after that time, as (timestamp, offset)."""
+        """The first record or marker at or after that time, as (timestamp, offset)."""
         for batch in self.batches:
-            if batch.base_offset >= limit or batch.max_timestamp_ms < timestamp_ms or batch.is_control:
+            if batch.base_offset >= limit or batch.max_timestamp_ms < timestamp_ms:
                 continue
             for record in read_records(batch):
                 if batch.time_of(record) >= timestamp_ms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_sink.testing.errors import Code, Refused
@@ -62,6 +62,14 @@ class Topic:
 def check_topic_name(name: str) -> None:
     if not name or name in (".", "..") or len(name) > NAME_LENGTH_MAX or _LEGAL_NAME.match(name) is None:
         raise Refused(Code.INVALID_TOPIC_EXCEPTION, "the topic name is not legal")
+
+
+def check_no_collision(name: str, topics: Iterable[str]) -> None:
+    """Names that differ only by . and _ would have the same metrics."""
+    alike = name.replace(".", "_")
+    existing = next((one for one in topics if one.replace(".", "_") == alike), None)
+    if existing is not None:
+        raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {existing}")
 
 
 def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

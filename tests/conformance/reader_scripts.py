@@ -175,6 +175,45 @@ def list_offsets(peer: Peer, seen: Seen) -> None:
 
 
 @script()
+def timestamps_of_markers(peer: Peer, seen: Seen) -> None:
+    """A marker has the time of its append, and is found by it like a record."""
+    peer.create_topic(peer.topic)
+    tid, past = peer.name("tx"), peer.now() - 3_600_000
+    producer_id, epoch = peer.begin(tid)
+
+    def note(moment: str) -> None:
+        for name, timestamp in (("record", past), ("later", past + 1), ("future", past + 9_000_000), ("max", -3)):
+            for committed in (False, True):
+                places = [{"partition_index": 0, "timestamp": timestamp}]
+                topics = [{"name": peer.topic, "partitions": places}]
+                body = {"replica_id": -1, "isolation_level": int(committed), "topics": topics}
+                [row] = peer.ask(1, apis.LIST_OFFSETS, 7, body)["topics"][0]["partitions"]
+                time = row["timestamp"] - past if row["timestamp"] > 0 else row["timestamp"]
+                found = (row["error_code"], row["offset"], time if time < 2000 else "late", row["leader_epoch"])
+                seen.note(f"{moment}, {name}, committed {committed}", found)
+
+    for number in range(2):
+        peer.add(tid, producer_id, epoch, 0, topic=peer.topic)
+        records = batch(
+            b"v",
+            producer_id=producer_id,
+            epoch=epoch,
+            sequence=number,
+            transactional=True,
+            timestamp_ms=past + 1000 * number,
+        )
+        peer.produce(records, topic=peer.topic, transactional_id=tid)
+        note(f"open {number}")
+        peer.end(tid, producer_id, epoch, number == 0, version=4)
+        peer.settle(tid)
+        note(f"ended {number}")
+    peer.produce(batch(b"a", b"b", timestamp_ms=past + 500), topic=peer.topic)
+    note("record in the past")
+    peer.produce(batch(b"a", b"b", timestamp_ms=past + 3_700_000), topic=peer.topic)
+    note("record in the future")
+
+
+@script()
 def producers_and_transactions_described(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
     tid = peer.name("tx")

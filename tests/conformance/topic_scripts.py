@@ -56,6 +56,31 @@ def creating_topics(peer: Peer, seen: Seen) -> None:
     seen.note("was not created", peer.metadata(peer.name("v"))["error_code"])
 
 
+def create_on_demand(peer: Peer, *names: str) -> list[int]:
+    """Asks for all of them until the last one is there."""
+    body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": True}
+    while True:
+        found = {row["name"]: row["error_code"] for row in peer.ask(1, apis.METADATA, 12, body)["topics"]}
+        if found[names[-1]] == 0:
+            return [found[name] for name in names]
+        peer.advance(20)
+
+
+@script()
+def names_that_collide(peer: Peer, seen: Seen) -> None:
+    """Topics whose names differ only by . and _ would have the same metrics."""
+    dotted, underscored = peer.name("a.b.c"), peer.name("a_b_c")
+    seen.note("dotted", create(peer, dotted))
+    for kind, name in (("underscored", underscored), ("mixed", peer.name("a.b_c")), ("the same", dotted)):
+        for validate_only in (False, True):
+            seen.note(f"{kind}, {validate_only}", create(peer, name, validate_only=validate_only))
+    seen.note("without either", create(peer, peer.name("abc"))[0])
+    seen.note("on demand", create_on_demand(peer, underscored, peer.name("d.e")))
+    peer.delete_topic(dotted)
+    seen.note("it is gone", create(peer, underscored)[0])
+    seen.note("the other way round", create(peer, dotted)[0])
+
+
 @script()
 def metadata_of_topics(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)

@@ -155,8 +155,7 @@ def _place_in_log(log: PartitionLog, asked_ms: int, limit: int) -> tuple[int, in
     if asked_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1
     if asked_ms == MAX_TIMESTAMP:
-        with_data = (one for one in log.batches if not one.is_control and one.record_count)
-        asked_ms = max((one.max_timestamp_ms for one in with_data), default=-1)
+        asked_ms = max((one.max_timestamp_ms for one in log.batches if one.record_count), default=-1)
     return log.offset_for_timestamp(asked_ms, limit) or (-1, -1)
 
 

@@ -89,6 +89,15 @@ def test_segments_are_stored(tmp_path: Path) -> None:
     assert log_of(again).segments == [2, 4]
 
 
+def test_retention_by_size_keeps_at_least_so_many_bytes_and_never_nothing() -> None:
+    client = topic(**{"retention.bytes": str(2 * ONE_BATCH)})
+    write(client, 3)
+    log = log_of(client)
+    for limit, first in ((2 * ONE_BATCH + 1, 0), (2 * ONE_BATCH, 1), (ONE_BATCH + 1, 1), (ONE_BATCH, 2), (1, 2)):
+        log.delete_oldest(limit)
+        assert (log.start_offset, len(log.batches)) == (first, 3 - first), limit
+
+
 def test_the_brokers_limit_of_an_answer_is_kept_and_the_first_batch_is_always_there() -> None:
     client = topic({"fetch.max.bytes": str(2 * ONE_BATCH)})
     write(client, 3)
