@@ -80,7 +80,7 @@ SHELLS = frozenset(
 )
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}
-    | {"testing/registry/server.py"}
+    | {"testing/registry/server.py", "testing/forks.py"}
 )
 IMPURE_IMPORTS = frozenset(
     {"socket", "ssl", "select", "selectors", "threading", "_thread", "queue", "asyncio", "concurrent", "time"}

@@ -279,13 +279,13 @@ class Groups:
             raise Refused(Code.REBALANCE_IN_PROGRESS)
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
-        self.groups.setdefault(group_id, Group(group_id)).offsets.update(self._numbered(offsets))
+        self.groups.setdefault(group_id, Group(group_id)).offsets.update(self._number(offsets))
 
     def commit_in_transaction(self, group_id: str, producer_id: int, offsets: Offsets) -> None:
         group = self.groups.setdefault(group_id, Group(group_id))
-        group.pending.setdefault(producer_id, {}).update(self._numbered(offsets))
+        group.pending.setdefault(producer_id, {}).update(self._number(offsets))
 
-    def _numbered(self, offsets: Offsets) -> Offsets:
+    def _number(self, offsets: Offsets) -> Offsets:
         self.commit_count += 1
         return {partition: offset._replace(number=self.commit_count) for partition, offset in offsets.items()}
 

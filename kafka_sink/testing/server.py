@@ -1,4 +1,4 @@
-"""The embedded broker on real sockets: the only file of this package with threads, sockets and a clock.
+"""The embedded broker on real sockets: threads, sockets and a clock are here, not in the core.
 
 One thread runs a selector over all listeners and connections and feeds the core, which decides everything. Calls from
 other threads (faults, leader moves, stopping a broker) take the same lock and wake that thread, because responses may
@@ -6,6 +6,8 @@ have become ready.
 
     with EmbeddedBroker(brokers=3, topics={"events": 6}) as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+A process that is forked has nothing of it: its sockets and its data directory belong to the parent.
 
 The core's time is the wall-clock time at the start plus the monotonic time since, so setting the clock back has no
 effect.
@@ -29,6 +31,7 @@ from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster
 from kafka_sink.testing.core import Output
 from kafka_sink.testing.faults import Fault
+from kafka_sink.testing.forks import OPENING, close_in_children
 from kafka_sink.testing.log import CommittedRecord
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
@@ -98,6 +101,7 @@ class EmbeddedBroker:
         self._connection_count = 0
         self._thread: threading.Thread | None = None
         self._is_stopping = False
+        close_in_children(self, EmbeddedBroker._leave_to_parent)
 
     def _now_ms(self) -> int:
         return int(self._started + time.monotonic() * 1000)
@@ -186,7 +190,8 @@ class EmbeddedBroker:
             self._selector.unregister(listener)
             address = listener.getsockname()
             listener.close()
-            self._reserved[node_id] = reserved = socket.socket(listener.family)
+            with OPENING:
+                self._reserved[node_id] = reserved = socket.socket(listener.family)
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(address)
             core.stop_broker(node_id, is_crash=is_crash)
@@ -202,10 +207,11 @@ class EmbeddedBroker:
     def _listen(self, node_id: int) -> None:
         broker = self.core.cluster.brokers[node_id]
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.create_server((self._host, broker.port), family=family, backlog=128)
+        with OPENING:
+            listener = socket.create_server((self._host, broker.port), family=family, backlog=128)
+            self._listeners[node_id] = listener
         listener.setblocking(False)
         broker.port = listener.getsockname()[1]
-        self._listeners[node_id] = listener
         self._selector.register(listener, selectors.EVENT_READ, node_id)
 
     def _wake(self) -> None:
@@ -251,17 +257,18 @@ class EmbeddedBroker:
         listener = self._listeners.get(node_id)
         if listener is None:
             return
-        try:
-            accepted, _ = listener.accept()
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
-        except OSError:
-            return  # closed by the client before it was accepted, or before TLS began
-        self._connection_count += 1
-        peer = Peer(accepted, node_id, self._connection_count)
-        self._peers[peer.connection_id] = peer
+        with OPENING:
+            try:
+                accepted, _ = listener.accept()
+                accepted.setblocking(False)
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:
+                    accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+            except OSError:
+                return  # closed by the client before it was accepted, or before TLS began
+            self._connection_count += 1
+            peer = Peer(accepted, node_id, self._connection_count)
+            self._peers[peer.connection_id] = peer
         self._selector.register(accepted, selectors.EVENT_READ, peer)
 
     def _read(self, peer: Peer) -> None:
@@ -324,10 +331,18 @@ class EmbeddedBroker:
         peer.socket.close()
 
     def _close_sockets(self) -> None:
-        for peer in list(self._peers.values()):
-            self._drop(peer)
+        self._selector.close()
+        for peer in self._peers.values():
+            peer.socket.close()
+        self._peers.clear()
         for listener in (*self._listeners.values(), *self._reserved.values()):
             listener.close()
-        self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()
+
+    def _leave_to_parent(self) -> None:
+        self._lock = threading.RLock()
+        self._is_stopping = True  # there is nothing to stop
+        self._close_sockets()
+        if self._storage is not None:
+            self._storage.leave_to_parent()

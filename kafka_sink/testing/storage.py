@@ -76,6 +76,11 @@ class Storage:
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # a process forked meanwhile has the file open, too
             self._lock.close()
 
+    def leave_to_parent(self) -> None:
+        """In a forked child, which must not unlock what its parent has locked."""
+        if self._lock is not None:
+            self._lock.close()
+
     # ---- reading ----
 
     def load(self, core: BrokerCluster) -> None:

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from urllib.request import urlopen
@@ -20,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_sink import Producer
 from kafka_sink.errors import ConfigError
+from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
 from kafka_sink.testing.server import SAVE_INTERVAL_S
 from tools.foreign_reader import read_topic
@@ -307,3 +310,89 @@ def test_nobody_else_gets_the_port_of_a_broker_that_is_stopped() -> None:
         kafka.stop_broker(2)
     with socket.create_server(("127.0.0.1", port)):
         pass  # free again
+
+
+@contextmanager
+def forked_child() -> Iterator[int]:
+    """A process that does nothing until this one has closed its end of a pipe, or has died."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    try:
+        yield child
+    finally:
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(child, 0)
+
+
+def descriptors(pid: int | str = "self") -> set[str]:
+    """Of one object of the system every process that has it names the same."""
+    folder = Path(f"/proc/{pid}/fd")
+    return {os.readlink(one) for one in folder.iterdir() if one.is_symlink()}
+
+
+def ask_versions(connection: socket.socket) -> bytes:
+    """Returns nothing if the broker has closed the connection."""
+    request = frames.encode_request(apis.API_VERSIONS, 0, correlation_id=1, client_id="", body={})
+    connection.sendall(request)
+    with connection.makefile("rb") as received:
+        return received.read(int.from_bytes(received.read(4), "big"))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_connections_and_ports_of_a_broker_are_closed_though_a_forked_child_lives() -> None:
+    with EmbeddedBroker(brokers=2) as kafka:
+        address = ("127.0.0.1", kafka.do(lambda core: core.cluster.brokers[2].port))
+        with socket.create_connection(address, WAIT_S) as connection:
+            assert ask_versions(connection)
+            with forked_child():
+                kafka.inject(Fault("ApiVersions", disconnect=True))
+                assert ask_versions(connection) == b""
+                kafka.stop_broker(2)
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(address, WAIT_S)
+                kafka.start_broker(2)
+                with socket.create_connection(address, WAIT_S) as again:
+                    assert ask_versions(again)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_has_nothing_of_broker_and_registry_and_what_it_ends_is_not_the_parents(tmp_path: Path) -> None:
+    before = descriptors()
+    with EmbeddedBroker(brokers=2, data_dir=tmp_path) as kafka, EmbeddedRegistry() as registry:
+        kafka.stop_broker(2)
+        own = descriptors() - before
+        assert len([one for one in own if one.startswith("socket:")]) >= 4, own
+        with forked_child() as child:
+            wait_until(lambda: not own & descriptors(child), "the child has closed what it has inherited")
+        child = os.fork()
+        if child == 0:
+            for server in (kafka, registry):
+                server.stop()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(OSError, match="another embedded broker uses it"):
+            EmbeddedBroker(data_dir=tmp_path).start()
+        write(kafka.bootstrap_servers, "t", [b"x"])
+        assert urlopen(f"{registry.url}/subjects").read() == b"[]"
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_registry_that_is_stopped_refuses_connections_though_a_forked_child_lives() -> None:
+    with EmbeddedRegistry() as registry:
+        address = ("127.0.0.1", int(registry.url.rpartition(":")[2]))
+        with socket.create_connection(address, WAIT_S) as connection:
+            connection.sendall(b"GET /subjects HTTP/1.0\r\n")
+            wait_until(lambda: registry._server is not None and registry._server.connections, "it is accepted")
+            with forked_child():
+                connection.sendall(b"\r\n")
+                assert b"".join(iter(lambda: connection.recv(4096), b"")).endswith(b"[]")
+                registry.stop()
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(address, WAIT_S)
+                registry.start()
+                assert urlopen(f"{registry.url}/subjects").read() == b"[]"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
+from kafka_sink.testing.forks import OPENING, close_in_children
 from kafka_sink.testing.registry.core import RegistryCore, RegistryFault, RegistryHttpAnswer
 
 T = TypeVar("T")
@@ -25,7 +26,19 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, owner: EmbeddedRegistry, host: str, port: int) -> None:
         self.owner = owner
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.connections: set[socket.socket] = set()
         super().__init__((host, port), _Handler)
+        self.socket.setblocking(False)  # so that nobody waits for a client that has gone again
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        with OPENING:
+            accepted, address = super().get_request()
+            self.connections.add(accepted)
+        return accepted, address
+
+    def close_request(self, request: Any) -> None:
+        self.connections.discard(request)
+        super().close_request(request)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """TLS begins in the connection's own thread, so that a silent client does not block others."""
@@ -33,8 +46,15 @@ class _Server(ThreadingHTTPServer):
             super().finish_request(request, client_address)
             return
         request.settimeout(10)
-        with self.owner._tls.wrap_socket(request, server_side=True) as encrypted:
-            super().finish_request(encrypted, client_address)
+        with OPENING:
+            encrypted = self.owner._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            self.connections.add(encrypted)
+        try:
+            with encrypted:
+                encrypted.do_handshake()
+                super().finish_request(encrypted, client_address)
+        finally:
+            self.connections.discard(encrypted)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # the client disconnected, or did not use TLS
@@ -93,6 +113,7 @@ class EmbeddedRegistry:
         self._lock = threading.Lock()
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
+        close_in_children(self, EmbeddedRegistry._leave_to_parent)
 
     def __enter__(self) -> EmbeddedRegistry:
         self.start()
@@ -102,9 +123,9 @@ class EmbeddedRegistry:
         self.stop()
 
     def start(self) -> None:
-        server = _Server(self, self._host, self._port)
+        with OPENING:
+            self._server = server = _Server(self, self._host, self._port)
         self._port = server.server_address[1]
-        self._server = server
         self._thread = threading.Thread(
             target=server.serve_forever, args=(0.05,), name="embedded-registry", daemon=True
         )
@@ -117,6 +138,13 @@ class EmbeddedRegistry:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._server = None
+
+    def _leave_to_parent(self) -> None:
+        self._lock = threading.Lock()
+        if self._server is not None:
+            for one in (self._server.socket, *self._server.connections):
+                one.close()
         self._server = None
 
     @property
