@@ -26,27 +26,21 @@ from typing import Any
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.backoff import Backoff
-from kafka_sink.kafka.client.cluster import (
-    UNKNOWN_TOPIC_OR_PARTITION,
-    ClusterView,
-    merge,
-    with_leader_hints,
-    without_brokers,
-    without_topics,
-)
+from kafka_sink.kafka.client.cluster import ClusterView, merge, with_leader_hints, without_brokers, without_topics
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import METADATA
-from kafka_sink.kafka.wire.codes import code
+from kafka_sink.kafka.wire.codes import (
+    INVALID_TOPIC_EXCEPTION,
+    REBOOTSTRAP_REQUIRED,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    code,
+)
 from kafka_sink.options import ProducerOptions
 
-INVALID_TOPIC = 17
-TOPIC_AUTHORIZATION_FAILED = 29
-REBOOTSTRAP_REQUIRED = 129
 # A retry does not help before the cause is fixed: waiters for the topic fail at once.
-FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED))
-# Brokers before 2.4 (which do not speak this version) report wrong leader epochs while a partition is moved.
-RELIABLE_EPOCHS_SINCE = 9
+FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED))
 # More is not the way of an answer, but the time that it waited to be read.
 ROUND_TRIP_MS_MAX = 1_000
 
@@ -272,7 +266,9 @@ class Metadata:
         if self._is_expired(now_ms):
             self._unchanged_answers = 0
         try:
-            view = merge(self.view, body, asked=asked.topics, has_reliable_epochs=version >= RELIABLE_EPOCHS_SINCE)
+            view = merge(
+                self.view, body, asked=asked.topics, has_reliable_epochs=version >= METADATA.reliable_epochs_since
+            )
         except RemoteProtocolError as error:
             self._on_failure(now_ms, error)
             self._nodes.log("warning", f"a Metadata answer is ignored: {error}")
