@@ -21,11 +21,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -627,6 +629,33 @@ def test_receivers_that_never_come_to_an_end_hold_no_commit_up(broker: EmbeddedB
         receivers = {"metrics_pushgateway_url": url, "metrics_otlp_endpoint": f"{url}/otlp", "lineage_url": url}
         Export(broker, "a", metrics_timeout_ms="200", **receivers).deliver(["rows"] * 2)
         assert peer.connection_count == 4
+    assert read_streams(folder)[0].value("rows") == 2
+
+
+def test_a_name_server_that_is_silent_holds_no_commit_up(
+    broker: EmbeddedBroker, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking up a name has no time limit of its own."""
+    asked, goes_on = [], threading.Event()
+
+    def connect(address: tuple[str, int], *_: Any, **__: Any) -> socket.socket:
+        asked.append(address[0])
+        goes_on.wait()
+        raise socket.gaierror("no answer")
+
+    known = {name: getattr(socket, name) for name in dir(socket)}
+    monkeypatch.setattr("http.client.socket", SimpleNamespace(**{**known, "create_connection": connect}))
+    url = "http://silent.invalid:1"
+    receivers = {"metrics_pushgateway_url": url, "lineage_url": url}
+    export = Export(broker, "a", metrics_timeout_ms="100", **receivers)
+    committed = threading.Thread(target=lambda: export.deliver(["rows"] * 2), daemon=True)
+    committed.start()
+    try:
+        committed.join(60)
+        assert not committed.is_alive() and asked == ["silent.invalid"] * 2
+    finally:
+        goes_on.set()
+    committed.join()
     assert read_streams(folder)[0].value("rows") == 2
 
 

@@ -138,7 +138,7 @@ def test_a_receiver_is_waited_for_as_long_as_the_option_says(monkeypatch: pytest
         limits.append(timeouts_ms)
         return SimpleNamespace(is_good=True)
 
-    monkeypatch.setattr("kafka_sink.telemetry.lineage.send.ask", answered)
+    monkeypatch.setattr("kafka_sink.telemetry.metrics.receiver.ask", answered)
     _lineage("http://127.0.0.1:9")
     assert limits == [(TIMEOUT_MS, TIMEOUT_MS)]
 

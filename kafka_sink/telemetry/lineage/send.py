@@ -6,21 +6,19 @@ import fcntl
 import json
 import os
 import time
-from functools import partial
 from urllib.parse import urlsplit
 
 from kafka_sink.errors import ConfigError, TransportError
-from kafka_sink.kafka.io.tls import endpoint_context
-from kafka_sink.kafka.io.web import ask, redact_url
+from kafka_sink.kafka.io.web import redact_url
 from kafka_sink.options import ProducerOptions, SecurityOptions
 from kafka_sink.options.host.files import read_file
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.telemetry.lineage.events import run_event
 from kafka_sink.telemetry.metrics.breaker import circuit_breaker
 from kafka_sink.telemetry.metrics.figures import BatchReport
+from kafka_sink.telemetry.metrics.receiver import send_to_receiver
 
 PATH = "/api/v1/lineage"
-ANSWER_BYTES_MAX = 64 * 1024
 LOCK_S, PAUSE_S = 2.0, 0.005
 _KEY_FILE = "lineage.api.key.file"
 
@@ -72,13 +70,10 @@ def _post(url: str, text: str, telemetry: TelemetryOptions, options: SecurityOpt
             return
         if telemetry.lineage_api_key_file is not None:
             headers["Authorization"] = f"Bearer {_read_key(telemetry.lineage_api_key_file)}"
-        answer = ask(
-            f"lineage.url {redact_url(address)}", partial(endpoint_context, options), address, method="POST",
-            headers=headers, body=text.encode(), bytes_max=ANSWER_BYTES_MAX,
-            timeouts_ms=(telemetry.timeout_ms, telemetry.timeout_ms),
-        )  # fmt: skip
+        receiver = f"lineage.url {redact_url(address)}"
+        answer = send_to_receiver(receiver, "POST", address, headers, text.encode(), options, telemetry.timeout_ms)
         if not answer.is_good:
-            raise TransportError(f"lineage.url {redact_url(address)} answered {answer.status}")
+            raise TransportError(f"{receiver} answered {answer.status}")
 
 
 def _read_key(name: str) -> str:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import base64
-from functools import partial
 
 from kafka_sink.errors import TransportError, foreign_text
-from kafka_sink.kafka.io.tls import endpoint_context
-from kafka_sink.kafka.io.web import ask, redact_url
+from kafka_sink.kafka.io.web import redact_url
 from kafka_sink.options import SecurityOptions
 from kafka_sink.telemetry.metrics.breaker import circuit_breaker
 from kafka_sink.telemetry.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
+from kafka_sink.telemetry.metrics.receiver import send_to_receiver
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 
 JOB = "pykafka-sink"
-ANSWER_BYTES_MAX = 64 * 1024
 
 
 def push(url: str, figures: StreamFigures, options: SecurityOptions, timeout_ms: int) -> None:
     with circuit_breaker(url) as is_wanted:
         if not is_wanted:
             return
-        answer = ask(
-            f"the Pushgateway {redact_url(url)}", partial(endpoint_context, options), url + group_path(figures),
-            method="PUT", headers={"Content-Type": CONTENT_TYPE}, body=prometheus_text([figures]).encode(),
-            bytes_max=ANSWER_BYTES_MAX, timeouts_ms=(timeout_ms, timeout_ms),
-        )  # fmt: skip
+        text = prometheus_text([figures]).encode()
+        receiver, headers = f"the Pushgateway {redact_url(url)}", {"Content-Type": CONTENT_TYPE}
+        answer = send_to_receiver(receiver, "PUT", url + group_path(figures), headers, text, options, timeout_ms)
         if not answer.is_good:
-            text = foreign_text(answer.body.decode(errors="replace").strip())
-            raise TransportError(f"the Pushgateway {redact_url(url)} answered {answer.status}: {text}")
+            said = foreign_text(answer.body.decode(errors="replace").strip())
+            raise TransportError(f"{receiver} answered {answer.status}: {said}")
 
 
 def group_path(figures: StreamFigures) -> str:
