@@ -22,14 +22,14 @@ from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.process import own_jvm
 from kafka_sink.telemetry.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
-from kafka_sink.telemetry.metrics.store import add_open_decisions, note, told_before
-from kafka_sink.telemetry.metrics.stream_figures import from_json
-from kafka_sink.telemetry.metrics.trace_ids import sink_name
+from kafka_sink.telemetry.metrics.store import newest_in_turn, note, told_before
+from kafka_sink.telemetry.metrics.trace_ids import instance_of, sink_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafka_sink.spark.columns import WrittenColumns
+    from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 
 
 def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
@@ -125,20 +125,27 @@ def _publish(batch: FinishedBatch, report: BatchReport) -> None:
         warn_once("Spark names no folder of this application here, so no figures are kept")
         return
     with _log_failure("figures"):
-        noted = note(folder, report)
+        number = note(folder, report)
         if telemetry.pushgateway_url is None and telemetry.otlp_endpoint is None:
             return
-        figures = add_open_decisions(folder, from_json(noted))
-        if telemetry.pushgateway_url is not None:
-            with _log_failure("the Pushgateway"):
-                from kafka_sink.telemetry.metrics.push import push
+        with newest_in_turn(folder, report, number, 2 * telemetry.timeout_ms / 1000) as figures:
+            _send_figures(batch, report, figures, instance_of(folder))
 
-                push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
-        if telemetry.otlp_endpoint is not None:
-            with _log_failure("the OpenTelemetry collector"):
-                from kafka_sink.telemetry.metrics.otlp import export  # its packages may be missing
 
-                export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
+def _send_figures(batch: FinishedBatch, report: BatchReport, figures: StreamFigures | None, instance: str) -> None:
+    """None: only the spans of this batch are left to be sent."""
+    telemetry, security = batch.options.telemetry, batch.options.producer
+    assert telemetry is not None
+    if telemetry.pushgateway_url is not None and figures is not None:
+        with _log_failure("the Pushgateway"):
+            from kafka_sink.telemetry.metrics.push import push
+
+            push(telemetry.pushgateway_url, figures, security, telemetry.timeout_ms)
+    if telemetry.otlp_endpoint is not None:
+        with _log_failure("the OpenTelemetry collector"):
+            from kafka_sink.telemetry.metrics.otlp import export  # its packages may be missing
+
+            export(telemetry.otlp_endpoint, figures, report, security, telemetry.timeout_ms, instance)
 
 
 def _send_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) -> None:

@@ -58,6 +58,7 @@ from kafka_sink.telemetry.metrics.figures import ABORTED, DELIVERED, FAILED, Bat
 from kafka_sink.telemetry.metrics.prometheus_text import family_name, prometheus_text
 from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
 from kafka_sink.telemetry.metrics.stream_figures import RECENT_MAX
+from kafka_sink.telemetry.metrics.trace_ids import instance_of
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.hostile_peer import HostilePeer, web_drips
@@ -552,7 +553,8 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     assert len({(span.trace_id, span.span_id) for span in spans}) == len(spans), "no span is told twice"
     request = ExportMetricsServiceRequest.FromString(receiver.bodies("/v1/metrics")[0])
     metrics = {each.name: each for each in request.resource_metrics[0].scope_metrics[0].metrics}
-    assert attributes(request.resource_metrics[0].resource)["service.name"] == "pykafka-sink"
+    described = attributes(request.resource_metrics[0].resource)
+    assert (described["service.name"], described["service.instance.id"]) == ("pykafka-sink", instance_of(folder))
     (point,) = metrics["messaging.client.sent.messages"].sum.data_points
     assert (point.as_double, attributes(point)["messaging.destination.name"]) == (8, "rows")
     duration = metrics["messaging.client.operation.duration"]

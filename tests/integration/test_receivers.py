@@ -128,7 +128,7 @@ def _lineage(url: str) -> None:
 
 
 def _export(url: str) -> None:
-    export(url, stream_of(REPORT), REPORT, options(metrics_otlp_endpoint=url).producer, TIMEOUT_MS)
+    export(url, stream_of(REPORT), REPORT, options(metrics_otlp_endpoint=url).producer, TIMEOUT_MS, "i-1")
 
 
 def test_a_receiver_is_waited_for_as_long_as_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,19 +61,23 @@ EXPORTERS: PerProcess[Shelf[tuple[str, float], Exporters]] = PerProcess(lambda: 
 
 
 def export(
-    endpoint: str, figures: StreamFigures, report: BatchReport, options: ProducerOptions, timeout_ms: int
-) -> None:
+    endpoint: str, figures: StreamFigures | None, report: BatchReport, options: ProducerOptions, timeout_ms: int,
+    instance: str,
+) -> None:  # fmt: skip
+    """`figures` None: they have been sent. `instance` is that of the application."""
     with circuit_breaker(endpoint) as is_wanted:
         if not is_wanted:
             return
         receiver = endpoint, timeout_ms / 1000
         spans, metrics = exporters = EXPORTERS.value.take(receiver) or _make_exporters(*receiver)
-        now_ns = report.ended_ms * NS_PER_MS
-        of_batch, of_stream = spans_of(report, options), metrics_of(figures, now_ns)
-        exports = (
-            lambda: spans.export(of_batch) is SpanExportResult.SUCCESS,
-            lambda: metrics.export(of_stream, timeout_ms) is MetricExportResult.SUCCESS,
-        )
+        resource = _resource(instance)
+        of_batch = spans_of(report, options, resource)
+        exports = [lambda: spans.export(of_batch) is SpanExportResult.SUCCESS]
+        if figures is not None:
+            # Newer batches of other threads may be among them.
+            now_ms = max([report.ended_ms, *(each["ended_ms"] for each in figures.recent)])
+            of_stream = metrics_of(figures, now_ms * NS_PER_MS, resource)
+            exports.append(lambda: metrics.export(of_stream, timeout_ms) is MetricExportResult.SUCCESS)
         # The exporters' own timeout is per read.
         answers = call_side_by_side(exports, timeout_ms / 1000)
         for answer in answers:
@@ -90,21 +94,23 @@ def _make_exporters(endpoint: str, timeout_s: float) -> Exporters:
 
 
 @cache
-def _resource() -> Resource:
+def _resource(instance: str) -> Resource:
     """The environment (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) takes precedence."""
-    if os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
-        return Resource.create()
-    return Resource.create({"service.name": SERVICE})
+    own = {"service.instance.id": instance}
+    if not os.environ.get("OTEL_SERVICE_NAME"):
+        own["service.name"] = SERVICE
+    chosen = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return Resource.create({name: value for name, value in own.items() if f"{name}=" not in chosen})
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def metrics_of(figures: StreamFigures, now_ns: int) -> MetricsData:
+def metrics_of(figures: StreamFigures, now_ns: int, resource: Resource) -> MetricsData:
     began_ns = figures.began_ms * NS_PER_MS
     found = [metric for each in METRICS if (metric := _metric(each, figures, began_ns, now_ns)) is not None]
     scopes = [ScopeMetrics(SCOPE, found, "")]
-    return MetricsData([ResourceMetrics(_resource(), scopes, "")])
+    return MetricsData([ResourceMetrics(resource, scopes, "")])
 
 
 def _metric(each: Definition, figures: StreamFigures, began_ns: int, now_ns: int) -> Metric | None:
@@ -147,24 +153,25 @@ def _attributes(each: Definition, figures: StreamFigures, label: str) -> dict[st
 # ---- spans -----------------------------------------------------------------------------------------------------------
 
 
-def spans_of(report: BatchReport, options: ProducerOptions) -> list[ReadableSpan]:
+def spans_of(report: BatchReport, options: ProducerOptions, resource: Resource) -> list[ReadableSpan]:
     """The micro-batch first. Its trace id is made from run and batch, so that a log line leads to it. The abort after a
     failed commit is a separate span: no span is sent twice."""
     ids = TraceIds(report.sink, report.query, report.key, report.run)
     of_batch = _context(ids.trace_id, ids.span_of_batch)
     if report.follows_commit:
-        return [_span_of_batch(report, options, _context(ids.trace_id, ids.span_of_abort), parent=of_batch)]
-    spans = [_span_of_batch(report, options, of_batch)]
+        return [_span_of_batch(report, options, resource, _context(ids.trace_id, ids.span_of_abort), parent=of_batch)]
+    spans = [_span_of_batch(report, options, resource, of_batch)]
     for receipt, figures in zip(report.receipts, report.figures, strict=True):
         if figures is not None:
             context = _context(ids.trace_id, ids.span_of_task(receipt.spark_partition, receipt.attempt))
-            spans.append(_span_of_task(report, receipt, figures, options, of_batch, context))
+            spans.append(_span_of_task(report, receipt, figures, options, resource, of_batch, context))
     return spans
 
 
 def _span_of_batch(
-    report: BatchReport, options: ProducerOptions, context: SpanContext, *, parent: SpanContext | None = None
-) -> ReadableSpan:
+    report: BatchReport, options: ProducerOptions, resource: Resource, context: SpanContext, *,
+    parent: SpanContext | None = None,
+) -> ReadableSpan:  # fmt: skip
     attributes = {
         **_broker(report, options),
         "pykafka_sink.outcome": report.outcome,
@@ -176,7 +183,7 @@ def _span_of_batch(
     after_commit = ("abort" if has_failed else "recovery", report.began_ms)
     kind, began_ms = ("micro-batch", report.first_task_ms) if parent is None else after_commit
     return ReadableSpan(
-        f"{kind} {report.query or report.sink}".rstrip(), context, parent=parent, resource=_resource(),
+        f"{kind} {report.query or report.sink}".rstrip(), context, parent=parent, resource=resource,
         attributes=attributes, kind=SpanKind.INTERNAL,
         status=Status(StatusCode.ERROR, report.error_text) if has_failed else Status(),
         start_time=began_ms * NS_PER_MS, end_time=report.ended_ms * NS_PER_MS, instrumentation_scope=SCOPE,
@@ -184,8 +191,8 @@ def _span_of_batch(
 
 
 def _span_of_task(
-    report: BatchReport, receipt: TaskReceipt, figures: TaskFigures, options: ProducerOptions, parent: SpanContext,
-    context: SpanContext,
+    report: BatchReport, receipt: TaskReceipt, figures: TaskFigures, options: ProducerOptions, resource: Resource,
+    parent: SpanContext, context: SpanContext,
 ) -> ReadableSpan:  # fmt: skip
     topics = sorted({written.topic for written in receipt.written})
     attributes: dict[str, Any] = {
@@ -205,7 +212,7 @@ def _span_of_task(
             attributes["messaging.destination.partition.id"] = str(receipt.written[0].partition)
     took_ms = figures.send_ms + figures.prepare_ms
     return ReadableSpan(
-        f"send {topics[0]}" if len(topics) == 1 else "send", context, parent=parent, resource=_resource(),
+        f"send {topics[0]}" if len(topics) == 1 else "send", context, parent=parent, resource=resource,
         attributes=attributes, kind=SpanKind.PRODUCER, start_time=figures.began_ms * NS_PER_MS,
         end_time=figures.began_ms * NS_PER_MS + int(took_ms * NS_PER_MS), instrumentation_scope=SCOPE,
     )  # fmt: skip

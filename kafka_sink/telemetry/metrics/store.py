@@ -16,7 +16,8 @@ import fcntl
 import os
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kafka_sink.commit.admin.marks import count_open_decisions
@@ -26,10 +27,12 @@ from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.telemetry.metrics.figures import BatchReport
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
-FOLDER, SLOTS = "metrics", (".0", ".1")
+FOLDER, SLOTS, TURN = "metrics", (".0", ".1"), ".turn"
 # Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
 HEADER_BYTES = len(HEADER % (0, 0, 0))
+# The file of a stream's turns holds the number of the note that was sent last.
+TURN_BYTES = 20
 # This process's last notes: while the files have the same number, they need not be read.
 NOTED_MAX = 64
 NOTED: PerProcess[Shelf[str, tuple[int, StreamFigures]]] = PerProcess(lambda: Shelf(NOTED_MAX))
@@ -41,38 +44,61 @@ def figures_folder(application_folder: str) -> Path:
     return Path(application_folder, FOLDER)
 
 
-def note(application_folder: str, report: BatchReport) -> str:
-    """Adds the batch to its stream, and returns the stream's metrics as JSON: other threads may add to the object."""
+def note(application_folder: str, report: BatchReport) -> int:
+    """Adds the batch to its stream, and returns the number of the note."""
     path = _path(application_folder, report)
     slots: list[int] = []
     try:
         for suffix in SLOTS:
             slots.append(_open_slot(path + suffix))
-        _lock(slots[0])
+        _lock(slots[0], LOCK_TIMEOUT_S)
         known = NOTED.value.take(path)
         found = [_number_and_text(os.pread(slot, os.fstat(slot).st_size, 0)) for slot in slots]
         newest, older = max(found), found.index(min(found))
         figures = (known[1] if known is not None and known[0] == newest[0] else _parse(newest)) or stream_of(report)
         figures.take(report)
-        text = to_json(figures)
-        content, number = text.encode(), newest[0] + 1
+        content, number = to_json(figures).encode(), newest[0] + 1
         # The rest of a longer earlier note is not read.
         _write(slots[older], HEADER % (number, len(content), zlib.crc32(content)) + content)
         NOTED.value.put(path, (number, figures))
     finally:
         for slot in slots:
             os.close(slot)
-    return text
+    return number
 
 
-def _lock(slot: int) -> None:
-    deadline_s = time.monotonic() + LOCK_TIMEOUT_S
+@contextmanager
+def newest_in_turn(
+    application_folder: str, report: BatchReport, number: int, limit_s: float
+) -> Iterator[StreamFigures | None]:
+    """The newest metrics of the stream, to be sent inside the block; None if this note, or a newer one, has been sent.
+
+    A receiver believes what arrives last, and threads and processes commit at the same time. So one of them sends at a
+    time, and whatever was noted before its turn."""
+    path = _path(application_folder, report)
+    turn = _open_slot(path + TURN)
+    try:
+        _lock(turn, limit_s)
+        newest = _newest(path)
+        if number <= int(os.pread(turn, TURN_BYTES, 0) or 0) <= newest[0]:
+            fcntl.flock(turn, fcntl.LOCK_UN)
+            yield None
+            return
+        figures = _parse(newest)
+        yield None if figures is None else add_open_decisions(application_folder, figures)
+        os.pwrite(turn, b"%0*d" % (TURN_BYTES, newest[0]), 0)
+    finally:
+        os.close(turn)
+
+
+def _lock(slot: int, limit_s: float) -> None:
+    deadline_s = time.monotonic() + limit_s
     while True:
         try:
             return fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"another process holds their file for more than {LOCK_TIMEOUT_S:g} s") from None
+                raise TimeoutError(f"another process holds their file for more than {limit_s:g} s") from None
         time.sleep(LOCK_RETRY_S)
 
 
@@ -124,11 +150,15 @@ def _path(application_folder: str, report: BatchReport) -> str:
 
 
 def _read(path: str) -> StreamFigures | None:
+    return _parse(_newest(path))
+
+
+def _newest(path: str) -> tuple[int, bytes]:
     found = [(0, b"")]
     for slot in SLOTS:
         with suppress(OSError):
             found.append(_number_and_text(Path(path + slot).read_bytes()))
-    return _parse(max(found))
+    return max(found)
 
 
 def _parse(newest: tuple[int, bytes]) -> StreamFigures | None:

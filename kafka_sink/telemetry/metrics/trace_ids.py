@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from typing import NamedTuple
 
 from kafka_sink.commit.receipt import BatchKey
@@ -44,3 +45,8 @@ class TraceIds(NamedTuple):
 def sink_name(sink_id: str | None, key: BatchKey, options: SinkOptions) -> str:
     """The sink's name in metrics and spans: the generated id of a batch write without a label is meaningless."""
     return sink_id if sink_id is not None and key.is_named else options.sink_id or ""
+
+
+def instance_of(application_folder: str) -> str:
+    """Of an application, the same in all of its processes on the driver's host. Others may write to the same sink."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"pykafka-sink:{application_folder}"))

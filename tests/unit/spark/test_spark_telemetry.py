@@ -19,7 +19,8 @@ from kafka_sink.spark import driver, telemetry
 from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.telemetry import abort_and_report, commit_and_report
 from kafka_sink.telemetry.lineage import send
-from kafka_sink.telemetry.metrics import store
+from kafka_sink.telemetry.metrics import push, store
+from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.telemetry.metrics.store import read_streams
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 
@@ -38,9 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def batch_of(folder: Path, key: BatchKey = MONDAY) -> FinishedBatch:
+def batch_of(folder: Path, key: BatchKey = MONDAY, pushgateway: str = "") -> FinishedBatch:
     named = {} if key == UNNAMED_BATCH else {"sink.id": "exports", "batch.id": str(key.batch_id)}
     settings = {"kafka.bootstrap.servers": "h:9092", "metrics.enabled": "true", "lineage.file": str(folder / LINEAGE)}
+    if pushgateway:
+        settings["metrics.pushgateway.url"] = pushgateway
     receipt = TaskReceipt(
         key, RUN, 0, 11, transaction=PreparedTransaction(f"exports-{RUN}-0-11", 1, 0, 2),
         written=(WrittenPartition("rows", 0, 3, 0, 2),), row_count=3, bytes=30, record_errors={"too large": 1},
@@ -177,3 +180,57 @@ def test_an_abort_settles_its_own_run_alone(folder: Path) -> None:
     remove_marks(marks.find_unfinished())
     marks.settle(RUN)
     assert marks.find_unfinished() == []
+
+
+# ---- threads that commit at the same time ----------------------------------------------------------------------------
+
+
+def test_figures_that_newer_ones_have_overtaken_are_not_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Pushgateway would take them for the newest ones, and Prometheus for a counter that began again."""
+    pushed: list[float] = []
+    monkeypatch.setattr(push, "push", lambda url, figures, *_: pushed.append(figures.value("batches")))
+    answer(monkeypatch, Conclusion.DELIVERED)
+    batches = [batch_of(folder, BatchKey("", label), pushgateway="http://push:9091") for label in ("a", "b", "c")]
+    note = store.note
+
+    def overtaken(application_folder: str, report: BatchReport) -> int:
+        """Between its note and its push another thread commits."""
+        number = note(application_folder, report)
+        if report.key == batches[0].key:
+            commit_and_report(batches[1])
+        return number
+
+    monkeypatch.setattr(telemetry, "note", overtaken)
+    commit_and_report(batches[0])
+    assert pushed == [2]
+    commit_and_report(batches[2])
+    assert pushed == [2, 3]
+
+
+def test_of_figures_that_are_being_sent_nobody_sends_older_ones_at_the_same_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr(store, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    one = BatchReport("s", "", MONDAY, RUN, "c", DELIVERED, (), (), 0, 10, 5.0)
+    first, second = (store.note(str(folder), one) for _ in range(2))
+    with store.newest_in_turn(str(folder), one, first, 1) as figures:
+        assert figures is not None and figures.value("batches") == 2, "what was noted before its turn"
+        with pytest.raises(TimeoutError), store.newest_in_turn(str(folder), one, second, 1):
+            pass
+    with store.newest_in_turn(str(folder), one, second, 1) as figures:
+        assert figures is None
+
+
+def test_figures_that_began_again_are_sent_although_a_later_note_was(folder: Path) -> None:
+    """Their files were lost, or are those of another release, and the number of the last one sent is not."""
+    one = BatchReport("s", "", MONDAY, RUN, "c", DELIVERED, (), (), 0, 10, 5.0)
+    for _ in range(3):
+        number = store.note(str(folder), one)
+    with store.newest_in_turn(str(folder), one, number, 1):
+        pass
+    for path in folder.rglob("*.[01]"):
+        path.unlink()
+    store.NOTED.renew()
+    with store.newest_in_turn(str(folder), one, store.note(str(folder), one), 1) as figures:
+        assert figures is not None and figures.value("batches") == 1

@@ -39,7 +39,7 @@ from kafka_sink.telemetry.metrics.otlp import metrics_of, spans_of
 from kafka_sink.telemetry.metrics.prometheus_text import number_text, prometheus_text
 from kafka_sink.telemetry.metrics.push import group_path
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures, stream_of
-from kafka_sink.telemetry.metrics.trace_ids import TraceIds, sink_name
+from kafka_sink.telemetry.metrics.trace_ids import TraceIds, instance_of, sink_name
 
 NS = 1_000_000
 KEY = BatchKey("q-1", 4)
@@ -57,6 +57,7 @@ REPORT = BatchReport(
     "s", 'or"d\\ers', KEY, "run", "c-1", DELIVERED, (FIRST, SECOND), (OF_FIRST, None), 6_000, 6_100, 100.25
 )
 OPTIONS = parse_producer_options({"bootstrap.servers": "h:9092,i:9093"})
+RESOURCE = Resource({"service.name": otlp.SERVICE})
 
 
 def stream(*reports: BatchReport) -> StreamFigures:
@@ -64,12 +65,6 @@ def stream(*reports: BatchReport) -> StreamFigures:
     for each in reports:
         found.take(each)
     return found
-
-
-@pytest.fixture(autouse=True)
-def resource(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK looks for what describes the process in threads."""
-    monkeypatch.setattr(otlp, "_resource", lambda: Resource({"service.name": otlp.SERVICE}))
 
 
 # ---- tasks -----------------------------------------------------------------------------------------------------------
@@ -186,7 +181,7 @@ def test_a_pushed_group_has_names_that_a_path_cannot_have() -> None:
 
 
 def test_a_collector_is_told_sums_and_distributions_since_the_stream_began() -> None:
-    told = metrics_of(stream(REPORT), 7_000 * NS)
+    told = metrics_of(stream(REPORT), 7_000 * NS, RESOURCE)
     metrics = {each.name: each for each in told.resource_metrics[0].scope_metrics[0].metrics}
     common = {"pykafka_sink.sink": "s", "pykafka_sink.query": 'or"d\\ers', "pykafka_sink.query_id": "q-1"}
     sent = metrics["messaging.client.sent.messages"]
@@ -216,7 +211,7 @@ def test_a_collector_is_told_sums_and_distributions_since_the_stream_began() -> 
 
 
 def test_a_batch_is_a_span_with_one_of_each_task_that_has_told_its_times() -> None:
-    batch, task = spans_of(REPORT, OPTIONS)
+    batch, task = spans_of(REPORT, OPTIONS, RESOURCE)
     common = {
         "messaging.system": "kafka", "server.address": "h", "server.port": 9092, "pykafka_sink.run": "run",
         "pykafka_sink.sink": "s", "pykafka_sink.query": 'or"d\\ers', "pykafka_sink.query_id": "q-1",
@@ -245,11 +240,11 @@ def test_a_batch_is_a_span_with_one_of_each_task_that_has_told_its_times() -> No
 
 
 def test_a_task_that_wrote_to_several_topics_names_none() -> None:
-    (_, task) = spans_of(replace(REPORT, figures=(None, OF_FIRST)), OPTIONS)
+    (_, task) = spans_of(replace(REPORT, figures=(None, OF_FIRST)), OPTIONS, RESOURCE)
     assert task.name == "send" and task.attributes is not None
     assert not [name for name in task.attributes if "destination" in name]
     two = replace(FIRST, written=(WrittenPartition("a", 0, 1, 0, 0), WrittenPartition("a", 1, 1, 0, 0)))
-    (_, task) = spans_of(replace(REPORT, receipts=(two,), figures=(OF_FIRST,)), OPTIONS)
+    (_, task) = spans_of(replace(REPORT, receipts=(two,), figures=(OF_FIRST,)), OPTIONS, RESOURCE)
     assert task.attributes is not None and task.attributes["messaging.destination.name"] == "a"
     assert "messaging.destination.partition.id" not in task.attributes
 
@@ -260,7 +255,7 @@ def test_a_task_that_wrote_to_several_topics_names_none() -> None:
 )
 def test_a_span_is_an_error_unless_the_rows_are_there(outcome: str, is_error: bool) -> None:
     report = replace(REPORT, outcome=outcome, error="CommitPending", error_text="why", figures=(None, None))
-    (span,) = spans_of(report, OPTIONS)
+    (span,) = spans_of(report, OPTIONS, RESOURCE)
     assert (span.status.status_code is StatusCode.ERROR, span.status.description) == (
         is_error,
         "why" if is_error else None,
@@ -269,8 +264,8 @@ def test_a_span_is_an_error_unless_the_rows_are_there(outcome: str, is_error: bo
 
 
 def test_the_abort_after_a_failed_commit_is_a_span_of_its_own() -> None:
-    batch = spans_of(REPORT, OPTIONS)[0]
-    (abort,) = spans_of(replace(REPORT, outcome=ABORTED, follows_commit=True, query=""), OPTIONS)
+    batch = spans_of(REPORT, OPTIONS, RESOURCE)[0]
+    (abort,) = spans_of(replace(REPORT, outcome=ABORTED, follows_commit=True, query=""), OPTIONS, RESOURCE)
     assert (abort.name, abort.start_time, abort.end_time) == ("abort s", 6_000 * NS, 6_100 * NS)
     of_batch = TraceIds("s", "", KEY, "run")
     assert abort.parent is not None and abort.parent.span_id == of_batch.span_of_batch
@@ -278,7 +273,7 @@ def test_the_abort_after_a_failed_commit_is_a_span_of_its_own() -> None:
 
 
 def test_a_batch_that_its_abort_finished_is_a_span_of_its_own_without_an_error() -> None:
-    (recovery,) = spans_of(replace(REPORT, follows_commit=True), OPTIONS)
+    (recovery,) = spans_of(replace(REPORT, follows_commit=True), OPTIONS, RESOURCE)
     of_batch = TraceIds("s", REPORT.query, KEY, "run")
     assert (recovery.name, recovery.context.span_id) == ('recovery or"d\\ers', of_batch.span_of_abort)
     assert recovery.status.status_code is StatusCode.UNSET and recovery.attributes is not None
@@ -336,6 +331,8 @@ def test_a_collector_gets_both_within_the_time_and_exporters_stay_if_it_took_the
         return [export() for export in exports]
 
     made = Exporter(spans), Exporter(metrics)
+    # The SDK looks for what describes the process in threads.
+    monkeypatch.setattr(otlp, "_resource", lambda instance: Resource({"service.instance.id": instance}))
     shelf: Shelf[tuple[str, float], Any] = Shelf(1)
     monkeypatch.setattr(otlp, "EXPORTERS", SimpleNamespace(value=shelf))
     monkeypatch.setattr(otlp, "_make_exporters", lambda endpoint, timeout_s: told.append((endpoint, timeout_s)) or made)
@@ -344,12 +341,44 @@ def test_a_collector_gets_both_within_the_time_and_exporters_stay_if_it_took_the
     refused = pytest.raises(TransportError, match=r"http://c did not take .* within 250 ms")
     for _ in range(2):
         with nullcontext() if is_taken else refused:
-            otlp.export("http://c", stream(REPORT), REPORT, OPTIONS, 250)
+            otlp.export("http://c", stream(REPORT), REPORT, OPTIONS, 250, "i-1")
     once = [0.25, ("list", ()), ("MetricsData", (250,))]
     assert told == [("http://c", 0.25), *once, *([] if is_taken else [("http://c", 0.25)]), *once]
     monkeypatch.setattr(otlp, "circuit_breaker", lambda endpoint: nullcontext(enter_result=False))
-    otlp.export("http://c", stream(REPORT), REPORT, OPTIONS, 250)
+    otlp.export("http://c", stream(REPORT), REPORT, OPTIONS, 250, "i-1")
     assert len(told) == (7 if is_taken else 8)
+
+
+def test_a_batch_whose_figures_were_sent_with_newer_ones_sends_its_spans_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    spans = SimpleNamespace(export=lambda content: told.append("spans") or SpanExportResult.SUCCESS)
+    monkeypatch.setattr(otlp, "EXPORTERS", SimpleNamespace(value=Shelf(1)))
+    monkeypatch.setattr(otlp, "_make_exporters", lambda *_: (spans, None))
+    monkeypatch.setattr(otlp, "_resource", lambda instance: RESOURCE)
+    monkeypatch.setattr(otlp, "call_side_by_side", lambda exports, _: [export() for export in exports])
+    monkeypatch.setattr(otlp, "circuit_breaker", lambda endpoint: nullcontext(enter_result=True))
+    otlp.export("http://c", None, REPORT, OPTIONS, 250, "i-1")
+    assert told == ["spans"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "own"),
+    [
+        ({}, {"service.name", "service.instance.id"}),
+        ({"OTEL_SERVICE_NAME": "mine"}, {"service.instance.id"}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b,service.name=mine"}, {"service.instance.id"}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.instance.id=7"}, {"service.name"}),
+    ],
+)
+def test_two_applications_that_write_to_one_sink_are_two_resources(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], own: set[str]
+) -> None:
+    """As one, each would reset the counters of the other, and rates would be made up."""
+    monkeypatch.setattr(otlp, "os", SimpleNamespace(environ=environment))
+    monkeypatch.setattr(otlp, "Resource", SimpleNamespace(create=dict))
+    first, second = (otlp._resource.__wrapped__(instance_of(folder)) for folder in ("/tmp/one", "/tmp/two"))
+    assert set(first) == set(second) == own
+    assert (first != second) is ("service.instance.id" in own) and instance_of("/tmp/one") == instance_of("/tmp/one")
 
 
 # ---- OpenLineage -----------------------------------------------------------------------------------------------------
