@@ -1,5 +1,7 @@
 # Each target creates .venv if it does not exist. PYTHON names the interpreter for it (3.10 or newer). With HASHED=1, as
-# continuous integration and releases do, pip installs only files with the hashes of requirements-*.txt (tools/lock.py).
+# continuous integration and releases do, pip installs only files with the hashes of requirements-*.txt (tools/lock.py),
+# with three exceptions: what fuzz-guided, mutants and gssapi install, and the dependencies that `release` tries a wheel
+# with, after the sums of the published files were made.
 PYTHON ?= python3
 HASHED ?=
 BIN := .venv/bin
@@ -49,7 +51,8 @@ mutants: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt mutmut
 	$(BIN)/python -m tools.mutants $(PLACE)
 
-# gssapi is built against the host's Kerberos library: apt-get install gcc libkrb5-dev krb5-kdc krb5-admin-server krb5-user
+# Without hashes: it is built against the host's Kerberos library, with what its sdist asks for.
+# apt-get install gcc libkrb5-dev krb5-kdc krb5-admin-server krb5-user
 gssapi: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt gssapi
 
@@ -92,9 +95,10 @@ bench: $(READY)
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip
 
-# Builds all published files twice into dist/, compares, checks and installs them. Nothing is uploaded.
+# Builds all published files twice into dist/, compares, checks and installs them. Nothing is uploaded. STEP=build runs
+# only tools whose hashes are known, STEP=try the rest.
 release: $(READY)
-	$(BIN)/python -m tools.release
+	$(BIN)/python -m tools.release $(STEP)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,16 @@
 """`make release`: builds the published files twice and compares, checks, installs and lists them.
 
-It writes to dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. They
-are built from the files of the last commit, in two folders, and every file has the time of that commit; any difference
-is an error. The zip must have the sources of that commit and nothing else. Nothing is uploaded:
+It writes to dist/: sdist, wheel, the zip for --py-files, SHA256SUMS of these, and an SBOM (CycloneDX) of a fresh
+installation. They are built from the files of the last commit, in two folders, and every file has the time of that
+commit; any difference is an error. The zip must have the sources of that commit and nothing else. Nothing is uploaded:
 .github/workflows/release.yml does that from a tag. `python -m build` is one of its steps; `uv build` would be the same
 step.
+
+    python -m tools.release [build | try]
+
+`build` runs only tools whose hashes are known. `try` installs what is in dist/ with the newest dependencies, whose code
+nobody has pinned, so the sums are made before and compared after it. The workflow does the two on different machines,
+and publishes what the first one has made.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tools.make_zip import differences, write_zip
@@ -26,6 +32,7 @@ from tools.make_zip import differences, write_zip
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 WORK = ROOT / "build" / "release"
+SUMS = "SHA256SUMS"
 TOOLS = ["build", "twine", "cyclonedx-bom", "setuptools", "wheel"]
 # Their files, by tools/lock.py: what builds the published files is not chosen by an index.
 HASHED_TOOLS = "requirements-release.txt"
@@ -48,42 +55,79 @@ class ReleaseFailed(Exception):
     pass
 
 
-def main() -> int:
+def main(steps: Sequence[str]) -> int:
     try:
-        _release()
+        WORK.mkdir(parents=True, exist_ok=True)
+        for step in steps or STEPS:
+            STEPS[step]()
     except (ReleaseFailed, subprocess.CalledProcessError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _release() -> None:
-    shutil.rmtree(WORK, ignore_errors=True)
-    shutil.rmtree(DIST, ignore_errors=True)
+def _build_files() -> None:
     for folder in (WORK, DIST):
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    tools = _environment(WORK / "tools", Path(sys.executable), ["--require-hashes", "-r", str(ROOT / HASHED_TOOLS)])
+    tools = _tools()
     epoch = int(_output("git", "log", "-1", "--format=%ct"))
     first, second = (_build(WORK / name, tools, epoch) for name in ("first", "second"))
     _compare(first, second)
     for path in first:
         shutil.copy(path, DIST)
     _say("built twice, with identical bytes: " + ", ".join(path.name for path in first))
-    wheel = next(DIST.glob("*.whl"))
+    wheel = _wheel()
     archive = DIST / wheel.name.replace("-py3-none-any.whl", ".zip")
     write_zip(archive, WORK / "first" / "source")
     if problems := differences(archive, WORK / "second" / "source"):
         raise ReleaseFailed(f"{archive.name} is not made of the sources of the last commit: {', '.join(problems)}")
     _run(tools, "-m", "twine", "check", "--strict", *map(str, [wheel, *DIST.glob("*.tar.gz")]))
-    _lint_workflows()
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums_of(DIST).items())
+    (DIST / SUMS).write_text(text)
+    print(text, end="")
+
+
+def _try_files() -> None:
+    """The files must be the same before and after code that nobody has pinned has run beside them."""
+    before, wheel = sums_of(DIST), _wheel()
+    check_sums(DIST)
     installed = [_install(python, wheel) for python in pythons()]
+    name = wheel.name.replace("-py3-none-any.whl", ".cdx.json")
     _run_tool(
-        tools, "cyclonedx-py", "environment", str(installed[0]), "--output-reproducible", "--output-format", "JSON",
-        "--output-file", str(DIST / wheel.name.replace("-py3-none-any.whl", ".cdx.json")),
+        _tools(), "cyclonedx-py", "environment", str(installed[0]), "--output-reproducible", "--output-format", "JSON",
+        "--output-file", str(DIST / name),
     )  # fmt: skip
-    sums = [f"{_digest(path)}  {path.name}\n" for path in sorted(DIST.iterdir())]
-    (DIST / "SHA256SUMS").write_text("".join(sums))
-    print("".join(sums), end="")
+    _lint_workflows()
+    after = sums_of(DIST)
+    after.pop(name)
+    changed = sorted(each for each in before.keys() | after if each != name and before.get(each) != after.get(each))
+    if changed:
+        raise ReleaseFailed(f"what was installed has changed dist/: {', '.join(changed)}")
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def check_sums(folder: Path) -> None:
+    """Raises unless the folder has the files of its SHA256SUMS, as they are there."""
+    listed = dict(line.split("  ")[::-1] for line in (folder / SUMS).read_text().splitlines())
+    found = {name: digest for name, digest in sums_of(folder).items() if name in listed}
+    if not listed or found != listed:
+        wrong = sorted(name for name in listed if found.get(name) != listed[name])
+        raise ReleaseFailed(f"{folder} has not the files of its {SUMS}: {', '.join(wrong) or 'it names none'}")
+
+
+def _wheel() -> Path:
+    return next(DIST.glob("*.whl"))
+
+
+def _tools() -> Path:
+    made = WORK / "tools" / "bin" / "python"
+    if made.exists():
+        return made
+    return _environment(WORK / "tools", Path(sys.executable), ["--require-hashes", "-r", str(ROOT / HASHED_TOOLS)])
 
 
 def _lint_workflows() -> None:
@@ -191,13 +235,11 @@ def _output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _say(text: str) -> None:
     print(text, flush=True)
 
 
+STEPS: dict[str, Callable[[], None]] = {"build": _build_files, "try": _try_files}
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -7,11 +7,17 @@ import io
 import re
 import tarfile
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from kafka_sink.version import VERSION
-from tools.release import normalise
+from tools import release
+from tools.release import SUMS, ReleaseFailed, check_sums, normalise, sums_of
 
 ROOT = Path(__file__).parents[2]
+WORKFLOWS = ROOT / ".github" / "workflows"
 
 
 def sdist(names: list[str], time_s: int, owner: str) -> bytes:
@@ -36,6 +42,81 @@ def test_an_sdist_has_the_same_bytes_whoever_packed_it_and_when() -> None:
 
 def test_another_content_has_other_bytes() -> None:
     assert normalise(sdist(["a"], 1, "me"), 2) != normalise(sdist(["b"], 1, "me"), 2)
+
+
+def make_dist(folder: Path) -> Path:
+    for name in ("a-py3-none-any.whl", "a.tar.gz", "a.zip"):
+        (folder / name).write_text(name)
+    (folder / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in sums_of(folder).items()))
+    return folder
+
+
+def test_files_that_differ_from_their_sums_are_refused(tmp_path: Path) -> None:
+    check_sums(make_dist(tmp_path))
+    (tmp_path / "a.cdx.json").write_text("the SBOM of an earlier run")
+    check_sums(tmp_path)
+    (tmp_path / "a.zip").write_text("another")
+    with pytest.raises(ReleaseFailed, match=r"a\.zip$"):
+        check_sums(tmp_path)
+    (tmp_path / "a.zip").unlink()
+    with pytest.raises(ReleaseFailed, match=r"a\.zip$"):
+        check_sums(tmp_path)
+    (tmp_path / SUMS).write_text("")
+    with pytest.raises(ReleaseFailed, match="names none"):
+        check_sums(tmp_path)
+
+
+@pytest.mark.parametrize("changed", ["a-py3-none-any.whl", SUMS, "b.whl", ""])
+def test_what_is_installed_beside_the_files_must_not_change_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changed: str
+) -> None:
+    """The newest dependencies run then, and nobody has pinned them."""
+
+    def install(python: Path, wheel: Path) -> Path:
+        if changed:
+            (tmp_path / changed).write_text("of a dependency")
+        return python
+
+    def write_sbom(*words: object) -> None:
+        (tmp_path / "a.cdx.json").write_text("{}")
+
+    monkeypatch.setattr(release, "DIST", make_dist(tmp_path))
+    monkeypatch.setattr(release, "WORK", tmp_path)
+    monkeypatch.setattr(release, "pythons", lambda: iter([Path("python3")]))
+    monkeypatch.setattr(release, "_tools", lambda: Path("python3"))
+    monkeypatch.setattr(release, "_install", install)
+    monkeypatch.setattr(release, "_run_tool", write_sbom)
+    monkeypatch.setattr(release, "_lint_workflows", lambda: None)
+    assert release.main(["try"]) == int(bool(changed))
+    assert (f"has changed dist/: {changed}" in capsys.readouterr().err) is bool(changed)
+
+
+def workflow(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((WORKFLOWS / name).read_text(encoding="utf-8"))
+    return found
+
+
+def test_what_a_release_publishes_was_made_and_attested_before_any_unpinned_code_ran() -> None:
+    jobs = workflow("release.yml")["jobs"]
+    commands = {
+        name: [step["run"] for step in job["steps"] if "make" in step.get("run", "")] for name, job in jobs.items()
+    }
+    assert commands == {
+        "build": ["make release STEP=build HASHED=1"], "try": ["make release STEP=try HASHED=1"],
+        "publish": [],
+    }  # fmt: skip
+    attesting = [name for name, job in jobs.items() if "attest-build-provenance" in str(job)]
+    assert attesting == ["build"] and "id-token" not in str(jobs["try"])
+    assert jobs["publish"]["needs"] == ["build", "try"]
+    check = next(step for step in jobs["publish"]["steps"] if "sha256sum" in step.get("run", ""))
+    assert check["env"]["SUMS"] == "${{ needs.build.outputs.sums }}"
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_actions_are_pinned_by_their_commits(name: str) -> None:
+    """A tag or a branch can be moved to other code."""
+    used = re.findall(r"uses: (.*)", (WORKFLOWS / name).read_text(encoding="utf-8"))
+    assert used and [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one)] == []
 
 
 def test_the_workflows_name_each_python_of_the_metadata() -> None:
