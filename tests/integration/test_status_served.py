@@ -219,7 +219,9 @@ def test_two_paths_are_served_while_looks_go_on(sink: Sink) -> None:
         assert value(watcher.text, "pykafka_sink_status_looks_total") == 2
 
 
-def test_the_command_listens_to_this_host_alone_and_ends_by_a_signal(sink: Sink) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_listens_to_this_host_alone_and_ends_by_a_signal(sink: Sink, number: int) -> None:
+    """A service and a container are stopped by SIGTERM."""
     sink.deliver(BATCH)
     words = [sys.executable, "-m", "kafka_sink", "status", "--serve", "0", "--bootstrap-server", sink.servers]
     with subprocess.Popen([*words, "--interval", "1"], stdout=subprocess.PIPE, text=True) as process:
@@ -228,7 +230,7 @@ def test_the_command_listens_to_this_host_alone_and_ends_by_a_signal(sink: Sink)
         found = re.fullmatch(r"figures for Prometheus at (http://127\.0\.0\.1:\d+/metrics)\n", line)
         assert found, line
         wait_until(lambda: value(fetch(found[1]), "pykafka_sink_status_looks_total") >= 2, "a second look")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(60) == 0
 
 

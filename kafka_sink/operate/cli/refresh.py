@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import sleep
 from typing import Any
 
@@ -33,19 +35,34 @@ class Look:
 
 
 def repeat(look: Callable[[], Look], given: argparse.Namespace) -> Report:
-    """Ends by Ctrl-C, or if the output is not read any more; neither is an error."""
+    """Ends when it is stopped, which is no error, or after --count."""
     done = 0
-    try:
-        with _display(given) as show:
-            while True:
-                show(look())
-                done += 1
-                if given.count and done >= given.count:
-                    break
-                sleep(given.interval)
-    except (KeyboardInterrupt, ReaderGone):
-        pass
+    with until_stopped(), _display(given) as show:
+        while True:
+            show(look())
+            done += 1
+            if given.count and done >= given.count:
+                break
+            sleep(given.interval)
     return Report(DONE, {})
+
+
+@contextmanager
+def until_stopped() -> Iterator[None]:
+    """Ends the block without an error: by Ctrl-C, by SIGTERM, or if the output is not read any more. The first process
+    of a container ignores SIGTERM unless it handles it, and is killed after the time that it is given to end."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _interrupt) if is_main else None
+    try:
+        with suppress(KeyboardInterrupt, ReaderGone):
+            yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager

@@ -19,8 +19,9 @@ from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.operate.cli.brokers import given_brokers, ledger_of_file, producer_options
+from kafka_sink.operate.cli.refresh import until_stopped
 from kafka_sink.operate.cli.report import DONE, REFUSED, Report, age_word, batch_word, table, verdict_word
-from kafka_sink.operate.cli.streams import ReaderGone, print_text
+from kafka_sink.operate.cli.streams import print_text
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
 from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, worst
@@ -96,11 +97,9 @@ def _serve(given: argparse.Namespace, limits: Limits) -> Report:
     port = listener.getsockname()[1]
     host = f"[{given.host}]" if ":" in given.host else given.host
     pauses = itertools.repeat(given.interval, given.count - 1) if given.count else itertools.repeat(given.interval)
-    try:
+    with until_stopped():
         print_text(f"figures for Prometheus at http://{host}:{port}/metrics")
         serve(Watcher(connect, limits, print_text, describe, given.interval), listener, pauses)
-    except (KeyboardInterrupt, ReaderGone):
-        pass
     return Report(DONE, {})
 
 
