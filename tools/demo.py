@@ -7,8 +7,9 @@ them to a topic, gets a SIGKILL during a commit, starts again from its checkpoin
 milliseconds and can be missed: the demo creates rows until it has killed the driver during one. confluent-kafka reads
 the topic with isolation read_committed, so that the result does not depend on our own code.
 
-The demo needs Java 17. It leaves no process and no file behind, even after Ctrl-C. The exit code is 0 only if every row
-arrived and, with exactly-once delivery, none arrived twice; 1 if not; 2 if the demo cannot run here.
+The demo needs Java 17, and Linux, where /proc tells which processes are its own. It leaves no process and no file
+behind, even after Ctrl-C. The exit code is 0 only if every row arrived and, with exactly-once delivery, none arrived
+twice; 1 if not; 2 if the demo cannot run here.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from tools.demo_rows import Feed, Plan, Reader, Tally, avro_reader, table
 from tools.foreign_reader import TopicFollower, end_offsets, scan_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
+from tools.kafka_watchdog import can_find_processes
 from tools.workspace import workspace
 
 PARTITIONS = 4
@@ -232,20 +234,23 @@ def broker(folder: Path, display: Display) -> Iterator[str]:
             display.say(f"Apache Kafka {kafka.version} runs on {kafka.bootstrap_servers}")
             yield kafka.bootstrap_servers
     elif kind == "embedded":
-        servers = start_embedded_broker(folder)
-        display.say(f"the embedded broker runs on {servers}")
-        yield servers
+        with embedded_broker(folder) as servers:
+            display.say(f"the embedded broker runs on {servers}")
+            yield servers
     else:
         raise SystemExit(f"BROKER={kind} is unknown: embedded or kafka, or BOOTSTRAP=host:port")
 
 
-def start_embedded_broker(folder: Path) -> str:
-    """Starts it in a separate process, with its records on disk. It ends with the workspace."""
+@contextlib.contextmanager
+def embedded_broker(folder: Path) -> Iterator[str]:
+    """In a separate process, with its records on disk."""
     command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0", "--data-dir", str(folder / "broker")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout is not None
-    with process.stdout as output:
-        return output.readline().strip().removeprefix("bootstrap.servers=")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip().removeprefix("bootstrap.servers=")
+        finally:
+            process.kill()
 
 
 def server_properties() -> dict[str, str]:
@@ -275,6 +280,9 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
 
 def main(given: list[str] | None = None) -> int:
     wanted = arguments(given)
+    if not can_find_processes():
+        print("The demo needs Linux: without /proc it cannot find the processes that it has to kill", file=sys.stderr)
+        return 2
     display = display_on(sys.stdout)
     plan = Plan(wanted.seconds, max(1, wanted.rows_per_second // 8), PARTITIONS)
     # Handled like Ctrl-C: all started processes must end.

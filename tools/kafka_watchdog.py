@@ -19,6 +19,12 @@ import sys
 import time
 
 MARK = "PYKAFKA_SINK_FOLDER"
+PROC = "/proc"
+
+
+def can_find_processes() -> bool:
+    """Not on macOS, for example."""
+    return os.path.isdir(PROC)
 
 
 def processes_using(folder: str) -> list[int]:
@@ -34,20 +40,20 @@ def processes_marked(folder: str) -> list[int]:
 
 
 def _others() -> list[int]:
-    names = os.listdir("/proc") if os.path.isdir("/proc") else []
+    names = os.listdir(PROC) if can_find_processes() else []
     return [int(name) for name in names if name.isdigit() and int(name) != os.getpid()]
 
 
 def process_words(process_id: int, what: str) -> list[bytes]:
     """The `cmdline` or `environ` of a process at its start; empty if it has ended or belongs to another user."""
-    with contextlib.suppress(OSError), open(f"/proc/{process_id}/{what}", "rb") as words:
+    with contextlib.suppress(OSError), open(f"{PROC}/{process_id}/{what}", "rb") as words:
         return words.read().split(b"\0")
     return []
 
 
 def process_stat(process_id: int) -> list[str]:
     """The fields after its name: state, parent and so on; empty if it has ended. The name may contain anything."""
-    with contextlib.suppress(OSError), open(f"/proc/{process_id}/stat", errors="replace") as stat:
+    with contextlib.suppress(OSError), open(f"{PROC}/{process_id}/stat", errors="replace") as stat:
         return stat.read().rpartition(")")[2].split()
     return []
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
-from tools import demo_display
+from tools import demo, demo_display, kafka_watchdog
 from tools.demo_display import Display, Lines, Progress, Screen, display_on
 from tools.demo_picture import COLUMNS, NO_BREAK, Style, Terminal, picture
 
@@ -72,3 +73,12 @@ def test_the_picture_is_what_the_terminal_shows() -> None:
     assert texts[0] == "<a kill> & more"
     assert "".join(texts[1:]).replace(" ", "") == "".join(terminal.text().split()).removeprefix("<akill>&more")
     assert {style.colour for line in terminal.lines for _, style in line} > {Style().colour}
+
+
+def test_where_processes_cannot_be_found_the_demo_starts_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As on macOS: it would leave its broker and Spark's Python processes behind. Unit tests can start none."""
+    monkeypatch.setattr(kafka_watchdog, "PROC", str(tmp_path / "proc"))
+    assert demo.main([]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
