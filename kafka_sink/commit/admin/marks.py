@@ -6,7 +6,8 @@ same process, which has cached a response from before the failure, and Spark pas
 is created anew for each micro-batch, and the instance for commits only at the first commit (seen on PySpark 4.0 to
 4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
 and an open decision is finished before the first task runs. An abort leaves one as well: tasks may have failed because
-of what planning remembers, such as a limit of the brokers that was lowered since.
+of what planning remembers, such as a limit of the brokers that was lowered since. Where it has found nothing open, it
+takes the place of the commit's mark.
 
 A mark only causes a check; open decisions are in the ledger. Without a folder there are no marks. A process that plans
 and commits, as a user's own one does, needs none for itself (`SharedAnswers.doubt`); otherwise the next commit finishes
