@@ -104,12 +104,12 @@ def _make_thread(session: Any, run: Callable[[], None]) -> threading.Thread:
 
 
 def _collect_named(frame: DataFrame, name: JobName | None) -> list[Row]:
-    with _named(name):
+    with _name_jobs(name):
         return frame.collect()
 
 
 @contextmanager
-def _named(name: JobName | None) -> Iterator[None]:
+def _name_jobs(name: JobName | None) -> Iterator[None]:
     """Where a platform does not allow it a write goes on as well."""
     if name is None:
         yield
