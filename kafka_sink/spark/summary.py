@@ -56,7 +56,7 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
         )
     elif conclusion is Conclusion.ABORTED:
         fate = "they are aborted, except those that a warning above names; nothing of the batch is visible"
-    elif conclusion is None:
+    elif conclusion is None or batch.sink_id is None:
         fate = "nothing of the batch is visible"
     elif conclusion is Conclusion.RECOVERED:
         _LOGGER.error(

@@ -139,7 +139,7 @@ def slow_rows(spark: Any, slow_s: float = SLOW_S, beats: str | None = None) -> D
         yield from batches
 
     rows = spark.range(0, 20, 1, 4).selectExpr("CAST(id AS STRING) AS value")
-    return rows.mapInPandas(wait, rows.schema)
+    return rows.mapInArrow(wait, rows.schema)
 
 
 @contextmanager
