@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.client_pool import ClientPool
+from kafka_sink.commit.admin.cluster_settings import settings_of_cluster
 from kafka_sink.commit.admin.marks import Marks, marked_line
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
@@ -211,14 +212,9 @@ class Driver:
     def _delivery_settings(self, client: Client) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
-            support = self._known_support or client.transaction_support()
-            self._settings = DeliverySettings(
-                ledger_topic=self._options.ledger_topic,
-                brokers=broker_arguments(producer),
-                cluster_id=client.cluster_id(),
-                transaction_version=support.transaction_version,
-                fence_raises_max=support.fence_raises_max,
-                brokers_verify=support.verifies,
+            brokers = broker_arguments(producer)
+            self._settings = replace(
+                settings_of_cluster(client, self._options.ledger_topic, brokers, self._known_support),
                 margin_ms=margin_ms(producer.transaction_timeout_ms),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accept_new_sink,

@@ -32,7 +32,7 @@ from kafka_sink.operate.checks.replicas import (
     live_brokers,
 )
 from kafka_sink.operate.checks.topics import creation_trouble
-from kafka_sink.operate.checks.transactions import settings_of
+from kafka_sink.operate.checks.transactions import commands_of, settings_of
 
 # How commit/admin/ledger_topic.py begins the advice about a topic with too few replicas.
 MOVE = "Give it three"
@@ -90,7 +90,7 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     unread = [each for each in listed if each.record is None]
     stuck = [each.record for each in listed if each.record is not None and each.record.kind is Kind.STUCK]
     open_ones = [each.record for each in listed if each.record is not None and each.record.kind is Kind.INTENT]
-    commands = settings_of(job, client).commands
+    commands = commands_of(job)
     for each in unread:
         text = f"the record {each.ledger_key} cannot be read: {each.problem}"
         yield fail("decisions", text, f"`{commands.set_aside(each.sink_id, each.ledger_key)}`{commands.hint}")

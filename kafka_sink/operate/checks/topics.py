@@ -26,7 +26,7 @@ from kafka_sink.operate.checks.replicas import (
     live_brokers,
     lone_findings,
 )
-from kafka_sink.operate.checks.transactions import settings_of
+from kafka_sink.operate.checks.transactions import commands_of
 from kafka_sink.options.sink_options import TopicPlan
 
 ALL = -1
@@ -50,7 +50,7 @@ def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 def _manifest_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:
     state = topic_state(client, topic, [CLEANUP])
     if state is None:
-        commands = settings_of(job, client).commands
+        commands = commands_of(job)
         advice = f"`{commands.create_topic(topic)}`{commands.hint}"
         yield fail("topic", f"manifest.topic={topic} is not there: no batch can be planned", advice)
     elif "compact" in ((state.configs or {}).get(CLEANUP) or "") and job.options.batch_id is None:
@@ -158,7 +158,7 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
             advice += f"at the other options topic.*; or grant Create on topic {topic}"
             yield fail("topic", text, advice)
         return
-    commands = settings_of(job, client).commands
+    commands = commands_of(job)
     advice = f"`{commands.create_topic(topic)}`, or set topic.create=true{commands.hint}"
     near = _near_names(client, topic)
     text = f"{topic} is not there{f' (is {near} meant?)' if near else ''}"

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.configs import number_of
-from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.identity import belongs_to, parse_task_identity
 from kafka_sink.commit.listing import TransactionListing
 from kafka_sink.commit.session import DeliverySettings
@@ -106,7 +107,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
     text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
     if old:
-        commands = settings_of(job, client).commands
+        commands = commands_of(job)
         advice = f"if no query runs: `{commands.transactions(sink_id)}`{commands.hint}"
         yield warn("ids", f"{text}, {len(old)} of them for more than half of their time", advice)
     else:
@@ -121,10 +122,10 @@ def _is_of_sink(transactional_id: str, sink_id: str) -> bool:
 
 
 def settings_of(job: CheckedJob, client: Client) -> DeliverySettings:
-    return DeliverySettings(
-        ledger_topic=job.options.ledger_topic,
-        brokers=broker_arguments(job.options.producer),
-        patience_ms=client.options.max_block_ms,
-        sweep_ms=client.options.max_block_ms,
-        request_timeout_ms=client.options.request_timeout_ms,
-    )
+    """A check sweeps nothing."""
+    brokers, support = broker_arguments(job.options.producer), client.transaction_support(is_sweeping=False)
+    return settings_of_operator(client, job.options.ledger_topic, brokers, client.options.max_block_ms, support)
+
+
+def commands_of(job: CheckedJob) -> CommandTexts:
+    return CommandTexts(broker_arguments(job.options.producer), job.options.ledger_topic)

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TopicState, topic_state
+from kafka_sink.commit.command_texts import broker_arguments
 from kafka_sink.commit.identity import check_sink_id
 from kafka_sink.commit.replay import Letters, Replay, ReplayPlan, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
@@ -65,8 +67,7 @@ class ReplaySession(ClusterSession):
 
     def list_replays(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
         """The progress of every replay in the ledger, by name."""
-        settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self.options.request_timeout_ms)
-        listing = ReplayListing(settings, claim_offset=claim_offset)
+        listing = ReplayListing(self._settings(), claim_offset=claim_offset)
         read, name = self.run_step(listing, "the ledger"), self.replay.name
         assert read.found is not None
         if claim_offset is not None and name in read.in_doubt:
@@ -83,6 +84,11 @@ class ReplaySession(ClusterSession):
                 REPLAY_WRONG,
             )
         return read.found
+
+    def _settings(self) -> DeliverySettings:
+        """A replay sweeps nothing."""
+        brokers, support = broker_arguments(self.options), self.client.transaction_support(is_sweeping=False)
+        return settings_of_operator(self.client, self.ledger_topic, brokers, self._patience_ms, support)
 
     def reader(self, partition: int) -> PartitionReader:
         return PartitionReader(self.client, self.replay.source, partition, self._patience_ms)

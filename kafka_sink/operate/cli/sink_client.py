@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client, topic_query
+from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.commit_step import SingleStep, StepT
@@ -37,7 +38,6 @@ from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
-from kafka_sink.operate.status.collect import delivery_settings
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 
@@ -262,7 +262,9 @@ class SinkClient(ClusterSession):
 
     def settings(self) -> DeliverySettings:
         if self._known_settings is None:
-            self._known_settings = delivery_settings(self.client, self._brokers, self.ledger_topic, self._patience_ms)
+            self._known_settings = settings_of_operator(
+                self.client, self.ledger_topic, self._brokers, self._patience_ms
+            )
         return self._known_settings
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
+from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.configs import RESOURCE_TOPIC, ConfigResource, configs_body, number_of, read_configs
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments
@@ -44,24 +45,6 @@ CONFIGS_AT_ONCE = 1_000
 DESCRIBE_LIMIT_MS = 5_000
 BETWEEN_LOOKS_S = 1.0
 NOT_LISTED = "these brokers do not list transactions (Kafka before 3.0): only ledgers and offsets were looked at"
-
-
-def delivery_settings(
-    client: Client, brokers: BrokerArguments, ledger_topic: str, patience_ms: int
-) -> DeliverySettings:
-    """Of an operator's command."""
-    support = client.transaction_support()
-    return DeliverySettings(
-        ledger_topic=ledger_topic,
-        brokers=brokers,
-        cluster_id=client.cluster_id(),
-        transaction_version=support.transaction_version,
-        fence_raises_max=support.fence_raises_max,
-        brokers_verify=support.verifies,
-        patience_ms=patience_ms,
-        sweep_ms=patience_ms,
-        request_timeout_ms=client.options.request_timeout_ms,
-    )
 
 
 class ListedId(NamedTuple):
@@ -113,7 +96,7 @@ class ClusterLook:
         return replace(found, notes=tuple(self._notes), limits=tuple(self._limits))
 
     def settings_of(self, ledger_topic: str) -> DeliverySettings:
-        return delivery_settings(self.client, self.brokers, ledger_topic, self._patience_ms)
+        return settings_of_operator(self.client, ledger_topic, self.brokers, self._patience_ms)
 
     # ---- ledgers -------------------------------------------------------------------------------------------------
 
