@@ -25,8 +25,8 @@ from kafka_sink.operate.status.facts import LedgerFacts
 def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     named = [] if sink.ledger_topic == LEDGER_TOPIC else [sink.ledger_topic]
     cluster = ClusterLook(sink.client, sink.commands.brokers, named, given.timeout * 1000)
-    ledgers = [cluster.read_ledger(topic) for topic in cluster.find_ledgers()]
-    notes: list[str] = []
+    topics, notes = cluster.find_ledgers()
+    ledgers = [cluster.read_ledger(topic) for topic in topics]
     lost = [text for ledger in ledgers for text in _lost_texts(sink, ledger)]
     found = [(ledger.topic, record) for ledger in ledgers for record in _open_decisions(sink, ledger, notes)]
     if found and sys.stdin.isatty():

@@ -30,7 +30,8 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
-from kafka_sink.kafka.client.cluster import NO_LEADER
+from kafka_sink.kafka.client.cluster import NO_LEADER, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer, Partition
@@ -45,6 +46,13 @@ CONFIGS_AT_ONCE = 1_000
 DESCRIBE_LIMIT_MS = 5_000
 BETWEEN_LOOKS_S = 1.0
 NOT_LISTED = "these brokers do not list transactions (Kafka before 3.0): only ledgers and offsets were looked at"
+
+
+class FoundLedgers(NamedTuple):
+    """`notes`: of which topics it is not known whether they are ledgers, and why."""
+
+    topics: list[str]
+    notes: list[str]
 
 
 class ListedId(NamedTuple):
@@ -79,7 +87,9 @@ class ClusterLook:
         self._notes, self._limits = [], []
         self.client.reach(self._patience_ms)
         topics = self._list_topics()
-        read = [self.read_ledger(topic) for topic in self.find_ledgers(topics)]
+        ledgers, unknown = self.find_ledgers(topics)
+        self._notes += unknown
+        read = [self.read_ledger(topic) for topic in ledgers]
         listed = self._list_transactions(topics)
         described = self._describe([*_open_ids(listed), *_decided_ids(read)])
         at_ms = int(time.time() * 1000)
@@ -100,7 +110,7 @@ class ClusterLook:
 
     # ---- ledgers -------------------------------------------------------------------------------------------------
 
-    def find_ledgers(self, topics: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:
+    def find_ledgers(self, topics: Mapping[str, Mapping[str, Any]] | None = None) -> FoundLedgers:
         topics = self._list_topics() if topics is None else topics
         missing = [topic for topic in self.named if topic not in topics]
         if missing:
@@ -111,20 +121,23 @@ class ClusterLook:
             for name, row in sorted(topics.items())
             if len(row["partitions"]) == 1 and not row["is_internal"] and name not in known
         ]
-        found = list(dict.fromkeys([*known, *filter(self._recognise_ledger, self._list_compacted(single))]))
+        notes: list[str] = []
+        recognised = [name for name in self._list_compacted(single, notes) if self._recognise_ledger(name, notes)]
+        found = list(dict.fromkeys([*known, *recognised]))
         if not found and not self.asked_topics:
             raise ConfigError(
                 "no ledger topic was found in this cluster: no sink has decided anything here, or the principal may "
-                "not describe and read the ledger. Name it with --ledger-topic",
+                "not describe and read the ledger. Name it with --ledger-topic"
+                + "".join(f"; {note}" for note in notes),
                 NO_LEDGER,
             )
-        return found
+        return FoundLedgers(found, notes)
 
     def _list_topics(self) -> dict[str, Mapping[str, Any]]:
         rows = self.client.ask_metadata(EVERY_TOPIC)["topics"]
         return {row["name"]: row for row in rows if not row["error_code"]}
 
-    def _list_compacted(self, names: Sequence[str]) -> Iterator[str]:
+    def _list_compacted(self, names: Sequence[str], notes: list[str]) -> Iterator[str]:
         for begin in range(0, len(names), CONFIGS_AT_ONCE):
             asked = [
                 ConfigResource(RESOURCE_TOPIC, name, (CLEANUP,)) for name in names[begin : begin + CONFIGS_AT_ONCE]
@@ -133,18 +146,19 @@ class ClusterLook:
             for resource, configs in zip(asked, read_configs(asked, body), strict=True):
                 if isinstance(configs, dict) and "compact" in (configs.get(CLEANUP) or ""):
                     yield resource.name
+                elif isinstance(configs, BrokerError) and configs.code != UNKNOWN_TOPIC_OR_PARTITION:
+                    notes.append(_unknown_text(resource.name, configs))
 
-    def _recognise_ledger(self, topic: str) -> bool:
+    def _recognise_ledger(self, topic: str, notes: list[str]) -> bool:
         """A topic that this principal may not read is none that it could tell anything about."""
         reader = PartitionReader(self.client, topic, 0, self._patience_ms)
         try:
             for records, _ in reader.read(*reader.extent()):
                 if records:
                     return any((record.value or b"").startswith(VALUE_BEGINS) for _, record in records)
-        except BrokerError:
-            pass
         except KafkaSinkError as error:
-            self._notes.append(f"whether {topic} is a ledger is not known: {error}")
+            if not (isinstance(error, BrokerError) and error.code == TOPIC_AUTHORIZATION_FAILED):
+                notes.append(_unknown_text(topic, error))
         return False
 
     def read_ledger(self, topic: str) -> LedgerFacts:
@@ -296,6 +310,10 @@ class ClusterLook:
             max_ms = number_of(self.client.broker_configs([MAX_TIMEOUT]), MAX_TIMEOUT) or max_ms
         self._limits += _unlisted_limit([one for one in unlisted if one.since_ms < facts.at_ms], max_ms)
         return replace(facts, hanging=hanging, unlisted=unlisted, transaction_max_ms=max_ms)
+
+
+def _unknown_text(topic: str, error: KafkaSinkError) -> str:
+    return f"whether {topic} is a ledger is not known: {error}"
 
 
 def _unlisted_limit(unlisted: Sequence[OpenProducer], max_ms: int) -> Iterator[str]:
