@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_sink.frozen import frozen
-from kafka_sink.operate.cli.report import age_word, table
+from kafka_sink.operate.cli.report import table
 from kafka_sink.operate.cli.status import WORDS
-from kafka_sink.operate.status.findings import Finding, Severity
+from kafka_sink.operate.status.findings import Finding, Severity, span
 
 # How many looks the small picture of a pace has.
 HISTORY = 24
@@ -52,7 +52,7 @@ class SinkLine:
         pace = "-" if self.pace is None else str(self.pace)
         return (
             MARKS[self.severity], self.sink_id, self.name or "-", self.batch, self.verdict, pace, self.row_count,
-            age_word(self.age_ms), self.open_count,
+            span(self.age_ms), self.open_count,
         )  # fmt: skip
 
 

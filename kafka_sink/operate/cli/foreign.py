@@ -19,8 +19,9 @@ from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
-from kafka_sink.operate.cli.report import DONE, OPEN, Report, age_word, confirm
+from kafka_sink.operate.cli.report import DONE, OPEN, Report, confirm
 from kafka_sink.operate.cli.sink_client import SinkClient
+from kafka_sink.operate.status.findings import span
 
 LOOK_AGAIN_MS = 100
 _OF_DRIVER = re.compile(r"(.+)-driver(-[0-9a-f]{8})?")
@@ -34,11 +35,11 @@ def end_transaction(sink: SinkClient, given: argparse.Namespace) -> Report:
         text = f"no transaction of {name!r} is open; there is nothing to abort"
         return Report(DONE, {"transactional_id": name, "aborted": False}, [text])
     topics = ", ".join(sorted({topic for topic, _ in found.partitions})) or "no topic yet"
-    age = age_word(sink.wall_ms - found.start_ms)
+    age = span(sink.wall_ms - found.start_ms)
     confirm(
         given,
         [
-            f"{name!r} has a transaction open for {age}, in {topics} (time-out {age_word(found.timeout_ms)}).",
+            f"{name!r} has a transaction open for {age}, in {topics} (time-out {span(found.timeout_ms)}).",
             "What it has written there is aborted, and its producer is fenced: it fails at its next request.",
         ],
     )

@@ -20,13 +20,13 @@ from kafka_sink.operate.cli.report import (
     OPEN,
     REFUSED,
     Report,
-    age_word,
     batch_word,
     decision,
     table,
     verdict_word,
 )
 from kafka_sink.operate.cli.sink_client import SinkClient
+from kafka_sink.operate.status.findings import span
 
 # In a topic that is not a ledger every record is unreadable.
 UNREADABLE_SHOWN_MAX = 10
@@ -170,8 +170,8 @@ def transactions(sink: SinkClient, _given: object) -> Report:
         (
             one["transactional_id"],
             one["state"],
-            age_word(one["age_ms"]),
-            age_word(one["timeout_ms"]),
+            span(one["age_ms"]),
+            span(one["timeout_ms"]),
             {True: "yes", False: "no", None: "?"}[one["is_decided"]],
             ", ".join(one["partitions"]) or "none yet",
         )
@@ -207,7 +207,7 @@ def _decision_lines(found: Sequence[Listed], wall_ms: int, standings: Standings)
             verdict_word(record, standings.get(ledger_key)),
             record.row_count,
             ", ".join(sorted(record.topics)),
-            age_word(wall_ms - record.wall_ms),
+            span(wall_ms - record.wall_ms),
         )
         for ledger_key, record in ((each.ledger_key, each.record) for each in found)
         if record is not None

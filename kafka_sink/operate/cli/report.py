@@ -18,8 +18,6 @@ from kafka_sink.operate.cli.streams import printable, write_error
 
 DONE, OPEN, USAGE, UNREACHABLE, REFUSED = range(5)
 
-_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -85,14 +83,6 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
         ).rstrip()
         for row in cells
     ]
-
-
-def age_word(age_ms: int) -> str:
-    seconds = max(0, age_ms) // 1000
-    for unit, size in _UNITS:
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 class Declined(Exception):

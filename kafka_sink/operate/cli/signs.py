@@ -20,8 +20,9 @@ from kafka_sink.commit.listing import ProducerMarks
 from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
-from kafka_sink.operate.cli.report import age_word, batch_word, verdict_word
+from kafka_sink.operate.cli.report import batch_word, verdict_word
 from kafka_sink.operate.cli.sink_client import SinkClient
+from kafka_sink.operate.status.findings import span
 
 # A sink that was at work so recently is taken for a running query.
 LIVE_MS = 300_000
@@ -61,13 +62,13 @@ class Signs:
     def reason_to_think_it_lives(self) -> str | None:
         if self.is_moving:
             return MOVES
-        seen = {f"its open transactions began {age_word(age)} ago": age for age in self._ages_of_transactions()[-1:]}
+        seen = {f"its open transactions began {span(age)} ago": age for age in self._ages_of_transactions()[-1:]}
         if self.newest is not None:
             age = self.at_ms - self.newest.wall_ms
-            seen[f"its newest decision is {age_word(age)} old"] = age
+            seen[f"its newest decision is {span(age)} old"] = age
         if self.claim is not None:
             age = self.at_ms - self.claim[1]
-            seen[f"it claimed the ledger {age_word(age)} ago"] = age
+            seen[f"it claimed the ledger {span(age)} ago"] = age
         last = min(seen, key=lambda text: seen[text], default="")
         return last if last and seen[last] < LIVE_MS else None
 
@@ -78,16 +79,16 @@ class Signs:
     def lines(self) -> list[str]:
         lines = [f"sink {self.sink_id}:"]
         if self.claim is not None:
-            lines.append(f"  last claimed the ledger: run {self.claim[0]}, {age_word(self.at_ms - self.claim[1])} ago")
+            lines.append(f"  last claimed the ledger: run {self.claim[0]}, {span(self.at_ms - self.claim[1])} ago")
         if (newest := self.newest) is not None:
             what = f"batch {batch_word(newest.key)}, {verdict_word(newest)}, run {newest.run}"
-            lines.append(f"  newest decision: {what}, {age_word(self.at_ms - newest.wall_ms)} ago")
+            lines.append(f"  newest decision: {what}, {span(self.at_ms - newest.wall_ms)} ago")
         by_run: dict[str, list[TransactionDescription]] = {}
         for one in self.transactions:
             by_run.setdefault(_run_of(one), []).append(one)
         for run, found in by_run.items():
             oldest_ms = min(one.start_ms for one in found)
-            lines.append(f"  open transactions: {len(found)} of run {run}, for {age_word(self.at_ms - oldest_ms)}")
+            lines.append(f"  open transactions: {len(found)} of run {run}, for {span(self.at_ms - oldest_ms)}")
         if reason := self.reason_to_think_it_lives():
             lines.append(f"  A query seems to be running: {reason}")
         return lines

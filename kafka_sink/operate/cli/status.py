@@ -19,11 +19,11 @@ from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.operate.cli.brokers import given_brokers, ledger_of_file, producer_options
-from kafka_sink.operate.cli.report import DONE, REFUSED, Report, age_word, batch_word, table, verdict_word
+from kafka_sink.operate.cli.report import DONE, REFUSED, Report, batch_word, table, verdict_word
 from kafka_sink.operate.cli.streams import ReaderGone, print_text
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
-from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, worst
+from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, span, worst
 from kafka_sink.operate.status.server import Watcher, serve
 from kafka_sink.options.values import TOPIC_NAME
 
@@ -114,7 +114,7 @@ def status_lines(
     held = waiting_topics(facts)
     if held:
         rows = [
-            (each["topic"], each["behind"], age_word(each["oldest_ms"]), ", ".join(each["by"][:3]) or "-")
+            (each["topic"], each["behind"], span(each["oldest_ms"]), ", ".join(each["by"][:3]) or "-")
             for each in held[:FINE_SHOWN_MAX]
         ]
         lines += ["", *table(_TOPIC_TITLES, rows)]
@@ -153,7 +153,7 @@ def _sink_lines(facts: ClusterFacts, found: list[Finding]) -> list[str]:
     bad = sum(row["severity"] > 0 for row in rows)
     shown = rows[: bad + FINE_SHOWN_MAX]
     told = [
-        (row["sink_id"], row["name"] or "-", row["batch"], row["verdict"], row["row_count"], age_word(row["age_ms"]),
+        (row["sink_id"], row["name"] or "-", row["batch"], row["verdict"], row["row_count"], span(row["age_ms"]),
          row["open_transactions"], row["transactional_ids"])
         for row in shown
     ]  # fmt: skip

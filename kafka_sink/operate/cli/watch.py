@@ -16,8 +16,9 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.cli.read_commands import unreadable_lines
 from kafka_sink.operate.cli.refresh import Look, repeat
-from kafka_sink.operate.cli.report import Report, age_word, batch_word, table, verdict_word
+from kafka_sink.operate.cli.report import Report, batch_word, table, verdict_word
 from kafka_sink.operate.cli.sink_client import SinkClient
+from kafka_sink.operate.status.findings import span
 from kafka_sink.telemetry.metrics.notebook import mean_commit_s, sink_metrics
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 
@@ -75,10 +76,10 @@ def make_look(sink_id: str, now: Snapshot, before: Snapshot | None) -> Look:
     held = sum(behind.values())
     oldest_ms = max((now.at_ms - each.start_ms for each in now.transactions), default=0)
     open_text = f"{len(now.transactions)} open transactions"
-    open_text += f", the oldest for {age_word(oldest_ms)}" if now.transactions else ""
+    open_text += f", the oldest for {span(oldest_ms)}" if now.transactions else ""
     rows = [
         (batch_word(record.key), verdict_word(record), record.row_count, rates[record.key], _commit_word(record, now),
-         age_word(now.at_ms - record.wall_ms))
+         span(now.at_ms - record.wall_ms))
         for record in now.records
     ]  # fmt: skip
     lines = [f"sink {sink_id}", ""]

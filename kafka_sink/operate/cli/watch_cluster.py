@@ -27,7 +27,7 @@ from kafka_sink.operate.cli.cluster_screen import (
     plain_lines,
 )
 from kafka_sink.operate.cli.refresh import Look, repeat
-from kafka_sink.operate.cli.report import Report, age_word
+from kafka_sink.operate.cli.report import Report
 from kafka_sink.operate.cli.status import (
     WORDS,
     StatusSession,
@@ -39,7 +39,7 @@ from kafka_sink.operate.cli.status import (
 )
 from kafka_sink.operate.status.collect import Repeated
 from kafka_sink.operate.status.facts import ClusterFacts
-from kafka_sink.operate.status.findings import Finding, Severity, worst
+from kafka_sink.operate.status.findings import Finding, Severity, span, worst
 
 
 def watch_cluster(session: StatusSession, given: argparse.Namespace) -> Report:
@@ -130,7 +130,7 @@ def make_screen(
     per_s = sum(each.per_s for each in paces.now.values())
     headline = f"{len(sinks)} sink{'s' if len(sinks) != 1 else ''}, {per_s:,.0f} rows/s, {wrong or 'nothing is wrong'}"
     topics = [
-        (each["topic"], each["behind"], age_word(each["oldest_ms"]), ", ".join(each["by"][:2]) or "-")
+        (each["topic"], each["behind"], span(each["oldest_ms"]), ", ".join(each["by"][:2]) or "-")
         for each in waiting_topics(facts)[:TOPICS_SHOWN_MAX]
     ]
     missing = [*facts.notes, *(each.problem for each in facts.ledgers if each.problem), *facts.limits]
