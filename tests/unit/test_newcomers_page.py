@@ -1,8 +1,11 @@
-"""CONTRIBUTING.md answers the questions of newcomers by two listings and one file: the paths are taken here."""
+"""CONTRIBUTING.md answers the questions of newcomers by two listings and one file: the paths are taken here. What to
+look for is a line that defines, assigns or compares; a mention does not answer anything."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,4 +33,21 @@ def test_a_question_is_answered_by_two_listings_and_one_file(listings: str, open
             seen |= {inner for each in base.iterdir() if each.is_dir() for inner in each.iterdir()}
     file = ROOT / opened
     assert file.is_file() and {file, file.parent} & seen
-    assert word in file.read_text()
+    assert [line for line in deciding_lines(file.read_text()) if word in line] != []
+
+
+def deciding_lines(text: str) -> Iterator[str]:
+    """Without comments. A table in a text is assigned, too."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.If | ast.While) and any(isinstance(one, ast.Compare) for one in ast.walk(node.test)):
+            yield ast.unparse(node.test)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield f"{'class' if isinstance(node, ast.ClassDef) else 'def'} {node.name}"
+
+
+def test_a_mention_is_no_answer() -> None:
+    mentioned = "# word\nraised = 1  # word\n'word'\nuse(word)\nif found:\n    drop(word)\n"
+    decided = "word = 1\ndef word(): ...\nclass word: ...\nif now > word: ...\nROWS = '''\n6 word stale\n'''\n"
+    assert [len([line for line in deciding_lines(text) if "word" in line]) for text in (mentioned, decided)] == [0, 5]
