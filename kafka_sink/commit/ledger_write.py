@@ -25,7 +25,7 @@ from kafka_sink.commit.end_txn import CommitTransactions, end_ask
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.commit.ledger_codec import Unrecordable, encode_record
 from kafka_sink.commit.ledger_read import KEYS_MAX
-from kafka_sink.commit.log_scan import PRODUCE_LAST_BY_NAME, append_ask, read_append_answer
+from kafka_sink.commit.log_scan import append_ask, read_append_answer
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, EncodedBatch, seal
@@ -34,7 +34,7 @@ from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply, ReplyKind
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
-from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
+from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"
@@ -141,7 +141,7 @@ class LedgerWrite(CommitStep):
     def _ask_renewal(self, now_ms: int) -> None:
         body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
-        version_min = INIT_PRODUCER_ID_FIRST_WITH_IDENTITY
+        version_min = INIT_PRODUCER_ID.identity_since
         self.asks.add(now_ms, Ask(target, INIT_PRODUCER_ID, body, RENEW, version_min=version_min))
 
     def _ask_add(self, now_ms: int) -> None:
@@ -175,7 +175,7 @@ class LedgerWrite(CommitStep):
                 header + batch.payload,
                 transactional_id=self._session.transactional_id,
                 version_min=version_min,
-                version_max=min(version_max, PRODUCE_LAST_BY_NAME),
+                version_max=min(version_max, PRODUCE.last_by_name),
             )
             self.asks.add(now_ms, append)
 

@@ -16,7 +16,6 @@ from kafka_sink.commit.ledger_codec import origin_of
 from kafka_sink.commit.ledger_read import Found, LedgerRead, Newest, Unmarked, decode_found
 from kafka_sink.commit.log_scan import (
     LATEST,
-    LIST_OFFSETS_FIRST_ISOLATED,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     offsets_body,
@@ -201,7 +200,7 @@ class LogEnds(CommitStep):
         for purpose, isolation in ((STABLE, READ_COMMITTED), (ENDS, READ_UNCOMMITTED)):
             if self._partitions:
                 body = offsets_body(self._partitions, LATEST, isolation)
-                target, lowest = Leaders(self._partitions), LIST_OFFSETS_FIRST_ISOLATED
+                target, lowest = Leaders(self._partitions), LIST_OFFSETS.isolated_since
                 self.asks.add(now_ms, Ask(target, LIST_OFFSETS, body, purpose, version_min=lowest))
 
     def on_bodies(self, now_ms: int, reply: Reply) -> None:

@@ -30,11 +30,7 @@ LEDGER_BATCH_BYTES_MAX = VALUE_BYTES_MAX + 1024 * 1024
 LEDGER_BATCH_RECORDS_MAX = 10_000
 # THROTTLING_QUOTA_EXCEEDED. Fetch is throttled without any error code; other requests can return it.
 THROTTLED = 89
-# Up to this version requests contain topic names rather than ids.
-FETCH_LAST_BY_NAME = PRODUCE_LAST_BY_NAME = 12
 ACKS_ALL = -1
-# The first version of ListOffsets with isolation levels.
-LIST_OFFSETS_FIRST_ISOLATED = 2
 
 
 @frozen
@@ -130,7 +126,7 @@ def append_ask(
     *,
     transactional_id: str | None = None,
     version_min: int = 0,
-    version_max: int = PRODUCE_LAST_BY_NAME,
+    version_max: int = PRODUCE.last_by_name,
 ) -> Ask:
     """Appends one batch, acknowledged by all in-sync replicas."""
     body = {
@@ -145,7 +141,7 @@ def append_ask(
 def fetch_ask(purpose: str, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS, *, number: int = 0) -> Ask:
     """`wait_ms`: how long a broker waits for records, well below any request timeout."""
     body = fetch_body(log.topic, log.partition, offset, READ_UNCOMMITTED, wait_ms)
-    return Ask(log, FETCH, body, purpose, number, version_max=FETCH_LAST_BY_NAME)
+    return Ask(log, FETCH, body, purpose, number, version_max=FETCH.last_by_name)
 
 
 def fetch_body(
@@ -165,7 +161,7 @@ def fetch_body(
 
 def offset_ask(purpose: str, log: Leader, timestamp: int, *, number: int = 0) -> Ask:
     body = offsets_body([log], timestamp, READ_UNCOMMITTED)
-    return Ask(log, LIST_OFFSETS, body, purpose, number, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+    return Ask(log, LIST_OFFSETS, body, purpose, number, version_min=LIST_OFFSETS.isolated_since)
 
 
 def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolation_level: int) -> dict[str, Any]:

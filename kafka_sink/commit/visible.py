@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
-from kafka_sink.commit.log_scan import LATEST, LIST_OFFSETS_FIRST_ISOLATED, READ_COMMITTED, offsets_body
+from kafka_sink.commit.log_scan import LATEST, READ_COMMITTED, offsets_body
 from kafka_sink.commit.messages import some
 from kafka_sink.commit.receipt import WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
@@ -36,7 +36,7 @@ class Visible(CommitStep):
     def ask_first(self, now_ms: int) -> None:
         if self._unseen:
             target, body = self._question()
-            ask = Ask(target, LIST_OFFSETS, body, STABLE, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+            ask = Ask(target, LIST_OFFSETS, body, STABLE, version_min=LIST_OFFSETS.isolated_since)
             self.asks.add(now_ms, ask)
 
     @property

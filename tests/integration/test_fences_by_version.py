@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.commit.commit_step import Progress
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import AbortTransactions, partitions_of
-from kafka_sink.commit.log_scan import FETCH_LAST_BY_NAME, READ_UNCOMMITTED, fetch_body, raw_batches, read_fetch_answer
+from kafka_sink.commit.log_scan import READ_UNCOMMITTED, fetch_body, raw_batches, read_fetch_answer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.kafka.client.ask import Leader, Reply
@@ -39,7 +39,7 @@ def epochs(sink: Sink) -> list[tuple[str, int]]:
     with client_of(sink.servers) as client:
         body = fetch_body(sink.ledger_topic, 0, 0, READ_UNCOMMITTED)
         answer = read_fetch_answer(
-            client.ask(Leader(sink.ledger_topic, 0), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+            client.ask(Leader(sink.ledger_topic, 0), FETCH, body, version_max=FETCH.last_by_name)
         )
     found = [raw for raw in raw_batches(answer.records) if raw.is_control or raw.is_transactional]
     decoded = [(raw, raw.decode()) for raw in found]

@@ -10,7 +10,6 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
 from kafka_sink.commit.log_scan import (
-    FETCH_LAST_BY_NAME,
     READ_UNCOMMITTED,
     THROTTLED,
     fetch_body,
@@ -44,7 +43,7 @@ def limit_client(kafka: KafkaCluster, client_id: str, quota: str) -> None:
 def fetched(kafka: KafkaCluster, client_id: str, topic: str) -> Mapping[str, Any]:
     body = fetch_body(topic, 0, 0, READ_UNCOMMITTED)
     with client_of(kafka.bootstrap_servers, client_id=client_id) as client:
-        answer: Mapping[str, Any] = client.ask(Leader(topic, 0), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+        answer: Mapping[str, Any] = client.ask(Leader(topic, 0), FETCH, body, version_max=FETCH.last_by_name)
     return answer
 
 

@@ -87,10 +87,7 @@ WAIT_MS_MAX = 1_000
 _client_numbers = itertools.count(1)
 
 TOPIC_ALREADY_EXISTS, UNSUPPORTED_VERSION = 36, 35
-# From this version on -1 means the broker's default (KIP-464).
-CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
-# From this version on (Kafka 3.6) leaders verify with the coordinator that a transaction is open (KIP-890, part 1).
-ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.verification.enable"
+VERIFICATION = "transaction.partition.verification.enable"
 ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
 # A broker creates a requested topic a little later, or answers that it cannot now.
 CREATION_REPEATED_MS = 1_000
@@ -404,7 +401,7 @@ class Client:
         try:
             self.ask(
                 Controller(), CREATE_TOPICS, body, timeout_ms=self.options.max_block_ms,
-                version_min=CREATE_TOPICS_FIRST_WITH_DEFAULTS if has_defaults else 0,
+                version_min=CREATE_TOPICS.defaults_since if has_defaults else 0,
                 # A lost request may have created it: then the next one is told that the topic exists.
                 repeat=Repeat.ALWAYS, lacks=lambda bodies: _creation_trouble(name, bodies[0]),
             )  # fmt: skip
@@ -431,7 +428,7 @@ class Client:
             for row in body["api_keys"]
             if row["api_key"] == ADD_PARTITIONS_TO_TXN.key
         ]
-        if not highest or min(highest) < ADD_PARTITIONS_FIRST_THAT_VERIFIES:
+        if not highest or min(highest) < ADD_PARTITIONS_TO_TXN.verified_since:
             return False
         return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 

@@ -10,9 +10,7 @@ from kafka_sink.commit.admin.asking import Bodies, Lacks
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.log_scan import (
     EARLIEST,
-    FETCH_LAST_BY_NAME,
     LATEST,
-    LIST_OFFSETS_FIRST_ISOLATED,
     READ_COMMITTED,
     committed_records,
     fetch_body,
@@ -87,7 +85,7 @@ class PartitionReader:
 
         body = self._ask(
             FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED), lacks,
-            version_max=FETCH_LAST_BY_NAME, find_again=is_there,
+            version_max=FETCH.last_by_name, find_again=is_there,
         )  # fmt: skip
         return ([], offset) if read_fetch_answer(body).error_code else read_records(body)
 
@@ -95,7 +93,7 @@ class PartitionReader:
         body = self._ask(
             LIST_OFFSETS, offsets_body([(self.topic, self.partition)], timestamp, READ_COMMITTED),
             lambda bodies: self._trouble_of(LIST_OFFSETS, read_offset_answer(bodies[0])[0]),
-            version_min=LIST_OFFSETS_FIRST_ISOLATED,
+            version_min=LIST_OFFSETS.isolated_since,
         )  # fmt: skip
         return read_offset_answer(body)[1]
 

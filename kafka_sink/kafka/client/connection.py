@@ -52,9 +52,6 @@ _FAILURES = (AuthenticationError, ConfigError, TransportError)
 UNSUPPORTED_VERSION = 35
 CORRELATION_ID_MAX = 2**31 - 1
 
-# First version of each API in which the broker responds before it throttles, so that the client must stop sending
-# (KIP-219). With older versions the broker delays the response. APIs newer than the KIP: all versions.
-THROTTLED_SINCE = {0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 10: 2, 18: 2, 19: 3, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 32: 2}
 # A broker computes the time from its quota windows (11 of one second by default). A minute allows for longer windows; a
 # larger value is from a broken peer and would block a node for up to 24 days. A shorter wait does no harm: the broker
 # does not read from a throttled connection anyway.
@@ -281,7 +278,7 @@ class Connection:
     def _observe(self, request: Request, throttle_ms: int, now_ms: int) -> None:
         throttle_ms = max(0, throttle_ms)
         api_key = request.api.key
-        if throttle_ms and request.version >= THROTTLED_SINCE.get(api_key, 0):
+        if throttle_ms and request.version >= request.api.throttled_since:
             mute_ms = min(throttle_ms, THROTTLE_MS_MAX)
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + mute_ms)
             # A throttling broker reads nothing, so the wait is not a timeout.

@@ -20,7 +20,6 @@ from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 
 TRANSACTION_KEY = 1
-FIRST_BATCHED = 4
 # An id has at most some hundred bytes; a thousand stay far below what a broker accepts as one request.
 KEYS_MAX = 1_000
 # More coordinators than these are not kept from one operation to the next.
@@ -71,7 +70,8 @@ class CoordinatorLookup:
 
     def next_request(self, version: int | None) -> Request:
         """`version`: the common version with the chosen broker; None: the connection will refuse the request."""
-        is_batched = version is None or version >= FIRST_BATCHED
+        since = FIND_COORDINATOR.batched_since
+        is_batched = version is None or version >= since
         ids = tuple(self.queued)[: KEYS_MAX if is_batched else 1]
         for transactional_id in ids:
             del self.queued[transactional_id]
@@ -79,7 +79,7 @@ class CoordinatorLookup:
         self._asked.update(dict.fromkeys(ids, question))
         keys = {"coordinator_keys": list(ids)} if is_batched else {"key": ids[0]}
         body = {"key_type": TRANSACTION_KEY, **keys}
-        versions = (FIRST_BATCHED, FIND_COORDINATOR.version_max) if is_batched else (1, FIRST_BATCHED - 1)
+        versions = (since, FIND_COORDINATOR.version_max) if is_batched else (1, FIND_COORDINATOR.last_single)
         return Request(FIND_COORDINATOR, body, question, self._request_timeout_ms, *versions)
 
     def on_answer(self, answer: Answer, first_refresh: int) -> dict[str, KafkaSinkError | None]:
@@ -95,7 +95,7 @@ class CoordinatorLookup:
         if failure is not None:
             return dict.fromkeys(ids, failure)
         assert answer.body is not None
-        is_batched = answer.request.version >= FIRST_BATCHED
+        is_batched = answer.request.version >= FIND_COORDINATOR.batched_since
         rows = answer.body["coordinators"] if is_batched else [{**answer.body, "key": question.transactional_ids[0]}]
         results: dict[str, KafkaSinkError | None] = dict.fromkeys(
             ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")

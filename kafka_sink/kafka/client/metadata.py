@@ -45,8 +45,6 @@ TOPIC_AUTHORIZATION_FAILED = 29
 REBOOTSTRAP_REQUIRED = 129
 # A retry does not help before the cause is fixed: waiters for the topic fail at once.
 FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED))
-# Brokers before 2.4 (which do not speak this version) report wrong leader epochs while a partition is moved.
-RELIABLE_EPOCHS_SINCE = 9
 # More is not the way of an answer, but the time that it waited to be read.
 ROUND_TRIP_MS_MAX = 1_000
 
@@ -272,7 +270,9 @@ class Metadata:
         if self._is_expired(now_ms):
             self._unchanged_answers = 0
         try:
-            view = merge(self.view, body, asked=asked.topics, has_reliable_epochs=version >= RELIABLE_EPOCHS_SINCE)
+            view = merge(
+                self.view, body, asked=asked.topics, has_reliable_epochs=version >= METADATA.reliable_epochs_since
+            )
         except RemoteProtocolError as error:
             self._on_failure(now_ms, error)
             self._nodes.log("warning", f"a Metadata answer is ignored: {error}")

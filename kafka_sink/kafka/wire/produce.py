@@ -29,8 +29,6 @@ TopicBatches = tuple[str, "bytes | None", Sequence[PartitionBatch]]
 
 _INT32 = Struct(">i")
 _ACKS_AND_TIMEOUT = Struct(">hi")
-_FLEXIBLE_SINCE = 9
-_TOPIC_ID_SINCE = 13
 # Counts below this take one byte.
 _SMALL_COUNT = 0x7F
 # After the length, the API key and the version.
@@ -62,7 +60,7 @@ def encode_produce_head(
 
 def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
     """The whole frame of a request that begins with `head`."""
-    is_flexible = version >= _FLEXIBLE_SINCE
+    is_flexible = PRODUCE.is_flexible(version)
     no_tags = b"\x00" if is_flexible else b""
     small = bytearray(head)
     payloads: list[bytes] = []
@@ -75,7 +73,7 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
         else:
             _write_count[is_flexible](small, len(topics))
         for name, topic_id, batches in topics:
-            if version < _TOPIC_ID_SINCE:
+            if version < PRODUCE.topic_ids_since:
                 _write_string[is_flexible](small, name)
             elif topic_id is not None:
                 small += topic_id
@@ -124,7 +122,7 @@ class Acknowledgements:
 
 def read_acknowledgements(version: int, frame: bytes, correlation_id: int) -> Acknowledgements | None:
     """None: the frame has errors, or may be invalid, and must be decoded by the rows."""
-    if version < _FLEXIBLE_SINCE:
+    if not PRODUCE.is_flexible(version):
         return None
     partitions: list[tuple[str | bytes, int, int, int]] = []
     try:
@@ -134,7 +132,7 @@ def read_acknowledgements(version: int, frame: bytes, correlation_id: int) -> Ac
         position = 6
         for _ in range(frame[5] - 1):
             topic: str | bytes
-            if version >= _TOPIC_ID_SINCE:
+            if version >= PRODUCE.topic_ids_since:
                 start, position = position, position + 16
                 topic = frame[start:position]
             else:

@@ -25,8 +25,6 @@ from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts
 from kafka_sink.operate.status.findings import Limits, Severity, Trouble, span
 
-# The last versions with one group in a request, and its topics by name.
-FIND_COORDINATOR_LAST, OFFSET_FETCH_LAST = 3, 7
 GROUP, GROUP_AUTHORIZATION_FAILED = 0, 30
 LIMITS = Limits(open_ms=60_000, silent_ms=0)
 _TITLES = ("PARTITION", "COMMITTED", "LAST RECORD", "STABLE", "END", "READERS")
@@ -63,12 +61,12 @@ class ReadersSession(StatusSession):
             return None if None in troubles else troubles[0]
 
         self.client.ask(
-            AnyBroker(), FIND_COORDINATOR, {"key": group, "key_type": GROUP}, version_max=FIND_COORDINATOR_LAST,
+            AnyBroker(), FIND_COORDINATOR, {"key": group, "key_type": GROUP}, version_max=FIND_COORDINATOR.last_single,
             timeout_ms=self.patience_ms, repeat=Repeat.ALWAYS, lacks=lacks,
         )  # fmt: skip
         asked = [{"name": topic, "partition_indexes": list(partitions)}]
         bodies = self.client.ask_all(
-            AllBrokers(), OFFSET_FETCH, {"group_id": group, "topics": asked}, version_max=OFFSET_FETCH_LAST,
+            AllBrokers(), OFFSET_FETCH, {"group_id": group, "topics": asked}, version_max=OFFSET_FETCH.last_single,
             timeout_ms=self.patience_ms, repeat=Repeat.ALWAYS, lacks=lacks, needs_all=False,
         )  # fmt: skip
         told = [

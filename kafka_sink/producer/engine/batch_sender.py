@@ -38,8 +38,6 @@ from kafka_sink.producer.engine.transaction import Transaction
 
 # By transaction version.
 PRODUCE_VERSIONS = {number: versions_of(PRODUCE, number) for number in (1, 2)}
-# From this version on requests contain topic ids.
-PRODUCE_FIRST_TOPIC_ID = 13
 REQUEST_OVERHEAD_BYTES = 512
 
 
@@ -129,7 +127,7 @@ class BatchSender:
         assert isinstance(request, ProduceRequest)
         self.requests_in_flight -= 1
         # Under a name the leader takes the records for whatever topic has it by then.
-        is_known = request.version >= PRODUCE_FIRST_TOPIC_ID or request.has_current_ids
+        is_known = request.version >= PRODUCE.topic_ids_since or request.has_current_ids
         self._acked_ids = request.topic_ids if is_known else {}
         if isinstance(answer.body, Acknowledgements):
             self._on_acknowledgements(now_ms, request, answer.body)
@@ -220,7 +218,7 @@ class BatchSender:
                 self._sequences.on_drained(batch)
             topic = topics[batch.topic]
             if topic.topic_id == NO_TOPIC_ID:
-                version_max = PRODUCE_FIRST_TOPIC_ID - 1
+                version_max = PRODUCE.last_by_name
             else:
                 topic_ids[batch.topic] = topic.topic_id
             if not batch.attempts:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_sink.errors import TransactionAborted
-from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
+from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -27,8 +27,6 @@ from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-# Up to this version FindCoordinator has one key, which is all that a producer needs.
-FIND_COORDINATOR_LAST_SINGLE = 3
 MAY_ARRIVE_LATE = "an InitProducerId has no answer: it may still arrive, and would abort even a prepared transaction"
 
 
@@ -87,7 +85,8 @@ class FindCoordinator(CoordinatorRequest):
     """Any broker may answer. The transaction stays as it is: coordinators outlive it."""
 
     api = FIND_COORDINATOR
-    versions = (1, FIND_COORDINATOR_LAST_SINGLE)
+    # One key is all that a producer needs.
+    versions = (1, FIND_COORDINATOR.last_single)
 
     def __init__(self, wanted: CoordinatorRequest) -> None:
         super().__init__(wanted.transaction)
@@ -124,7 +123,7 @@ class InitProducerId(CoordinatorRequest):
     @property
     def versions(self) -> tuple[int, int]:
         first, last = super().versions
-        return (INIT_PRODUCER_ID_FIRST_WITH_IDENTITY if self._is_renewal else first), last
+        return (INIT_PRODUCER_ID.identity_since if self._is_renewal else first), last
 
     @property
     def body(self) -> dict[str, Any]:
