@@ -36,11 +36,11 @@ from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.kafka.wire.codes import MESSAGE_TOO_LARGE
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"
 WRITE, END = "write ledger record", "end ledger transaction"
 WRITE_MANIFEST = "write manifest"
-MESSAGE_TOO_LARGE = 10
 
 
 class WriteState(Enum):

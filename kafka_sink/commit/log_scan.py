@@ -19,6 +19,7 @@ from kafka_sink.formats.records.scalar import DecodedBatch, Record, decode_batch
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Ask, Leader
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, PRODUCE
+from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
 
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -28,8 +29,6 @@ FETCH_WAIT_MS = 500
 # producer's default size, of records of which few compress any further.
 LEDGER_BATCH_BYTES_MAX = VALUE_BYTES_MAX + 1024 * 1024
 LEDGER_BATCH_RECORDS_MAX = 10_000
-# THROTTLING_QUOTA_EXCEEDED. Fetch is throttled without any error code; other requests can return it.
-THROTTLED = 89
 ACKS_ALL = -1
 
 
@@ -185,8 +184,8 @@ def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
     error_code = body.get("error_code", 0)
     if not error_code and not body["responses"] and body.get("throttle_time_ms", 0) > 0:
         # A client above its quota (consumer_byte_rate, request_percentage) gets an answer without partitions and
-        # without an error. It contains nothing about the log.
-        error_code = THROTTLED
+        # without an error. It contains nothing about the log. Other requests can return this code.
+        error_code = THROTTLING_QUOTA_EXCEEDED
     if error_code:
         return FetchedPartition(error_code, -1, -1, b"")
     partition = only_partition(body["responses"])

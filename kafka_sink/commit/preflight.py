@@ -34,10 +34,11 @@ from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
-from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA, Api
+from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 DESCRIBE, OPEN_PARTS = "describe transactions", "describe producers"
 LEADERS = "find partitions without a leader"

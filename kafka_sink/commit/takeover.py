@@ -32,8 +32,8 @@ from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
-from kafka_sink.kafka.client.transaction_apis import INVALID_TRANSACTION_TIMEOUT
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
+from kafka_sink.kafka.wire.codes import INVALID_TRANSACTION_TIMEOUT
 
 FENCE, CLAIM = "fence older drivers", "claim ledger"
 CLAIM_OLDER = "claim ledger for the release before"

@@ -9,15 +9,11 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
-from kafka_sink.commit.log_scan import (
-    READ_UNCOMMITTED,
-    THROTTLED,
-    fetch_body,
-    read_fetch_answer,
-)
+from kafka_sink.commit.log_scan import READ_UNCOMMITTED, fetch_body, read_fetch_answer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.kafka.client.ask import Leader
 from kafka_sink.kafka.wire.apis import FETCH
+from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import choose_columns
@@ -62,7 +58,7 @@ def test_a_fetch_beyond_the_quota_names_no_partition_and_is_no_answer_about_the_
 
     body = wait_until(throttled, "the broker keeps to the quota")
     assert body["error_code"] == 0 and body["responses"] == []
-    assert read_fetch_answer(body).error_code == THROTTLED
+    assert read_fetch_answer(body).error_code == THROTTLING_QUOTA_EXCEEDED
 
 
 def test_a_producer_that_has_used_up_its_quota_of_time_commits_after_the_pauses_that_it_is_asked_for(

@@ -20,7 +20,7 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.commit import open_parts
-from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS
 from kafka_sink.commit.identity import run_of_label, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
@@ -29,6 +29,7 @@ from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.commands import Send
 from kafka_sink.kafka.io.network import Network
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
 from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
 from kafka_sink.options.sink_options import TopicPlan

@@ -58,7 +58,6 @@ from kafka_sink.kafka.client.ask import AllBrokers, AnyBroker, Ask, Controller, 
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import ClusterView, PartitionInfo
 from kafka_sink.kafka.client.commands import Connect, Disconnect, Notice, Resolve, Send
-from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.client.request import VERSION_MAX
 from kafka_sink.kafka.io.clock import Clock
@@ -71,7 +70,7 @@ from kafka_sink.kafka.wire.apis import (
     METADATA,
     Api,
 )
-from kafka_sink.kafka.wire.codes import code
+from kafka_sink.kafka.wire.codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, code
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
@@ -86,7 +85,6 @@ WAIT_MS_MAX = 1_000
 
 _client_numbers = itertools.count(1)
 
-TOPIC_ALREADY_EXISTS, UNSUPPORTED_VERSION = 36, 35
 VERIFICATION = "transaction.partition.verification.enable"
 ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
 # A broker creates a requested topic a little later, or answers that it cannot now.

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_sink.errors import BrokerError
-from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS
+from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
 
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
-CLUSTER_AUTHORIZATION_FAILED = 31
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 
 # None: the broker does not return it. An error concerns this resource only, such as a missing topic.

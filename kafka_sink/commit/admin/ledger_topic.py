@@ -22,8 +22,8 @@ from kafka_sink.commit.ledger_policy import CLEANUP, alter_command, policy_probl
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.errors.table.brokers import LEDGER_FORGETS
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 
 _LOGGER = logging.getLogger("kafka_sink")

@@ -15,14 +15,19 @@ from kafka_sink.commit.admin.configs import found_or_raise
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.errors.table.brokers import TOPIC_NOT_CREATED, TOPIC_NOT_EVERYWHERE
 from kafka_sink.kafka.client.ask import AllBrokers, Repeat
-from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
-from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import METADATA
+from kafka_sink.kafka.wire.codes import (
+    LEADER_NOT_AVAILABLE,
+    REPLICA_NOT_AVAILABLE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafka_sink.options.sink_options import TopicPlan
 
 # Errors of a topic that is being created, or whose leaders are being elected.
-UNSETTLED = (5, 9)
+UNSETTLED = (LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE)
 LOOK_AGAIN_MS = 20
 # Refused because of the request, not because of the brokers' state.
 INVALID = frozenset({37, 38, 40, 44})

@@ -26,9 +26,9 @@ from kafka_sink.errors import (
     LocalProtocolError,
 )
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.connection import UNSUPPORTED_VERSION
 from kafka_sink.kafka.client.request import VERSION_MAX
 from kafka_sink.kafka.wire.apis import Api
+from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 
 
 class Coordinator(NamedTuple):

@@ -13,12 +13,12 @@ from typing import Any
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError, foreign_text
 from kafka_sink.errors.table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
 from kafka_sink.kafka.client.outcome import describe
+from kafka_sink.kafka.wire.codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
 
 # Makes the exchange for a new session with the current credentials, for the broker with that host name.
 Authenticator = Callable[[str], Exchange]
 
-UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
 # Java's values: a session is renewed at a random point between these shares of its lifetime, to spread the load. By
 # then the next token must be there (kafka/auth/renewal.py): with the old one the renewed session is short, and its own
 # renewal comes within the second that Kafka refuses.

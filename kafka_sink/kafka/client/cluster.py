@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
+from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_TOPIC_ID = bytes(16)
-UNKNOWN_TOPIC_OR_PARTITION = 3
 
 # The largest clusters known run a few thousand brokers and, with KRaft, about two million partitions. A response with
 # more is from a broken or hostile peer, and would cost unbounded memory.

@@ -35,6 +35,7 @@ from kafka_sink.kafka.client.authentication import check_handshake, session_end_
 from kafka_sink.kafka.client.commands import Buffer, NetworkCommand, RequestObserved, Send
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.kafka.wire.frames import FrameBuffer
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.mechanisms import Exchange
@@ -49,7 +50,6 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 
 # How setting up a session fails: refused, no credentials, or temporarily.
 _FAILURES = (AuthenticationError, ConfigError, TransportError)
-UNSUPPORTED_VERSION = 35
 CORRELATION_ID_MAX = 2**31 - 1
 
 # A broker computes the time from its quota windows (11 of one second by default). A minute allows for longer windows; a

@@ -26,25 +26,21 @@ from typing import Any
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.backoff import Backoff
-from kafka_sink.kafka.client.cluster import (
-    UNKNOWN_TOPIC_OR_PARTITION,
-    ClusterView,
-    merge,
-    with_leader_hints,
-    without_brokers,
-    without_topics,
-)
+from kafka_sink.kafka.client.cluster import ClusterView, merge, with_leader_hints, without_brokers, without_topics
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import METADATA
-from kafka_sink.kafka.wire.codes import code
+from kafka_sink.kafka.wire.codes import (
+    INVALID_TOPIC_EXCEPTION,
+    REBOOTSTRAP_REQUIRED,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    code,
+)
 from kafka_sink.options import ProducerOptions
 
-INVALID_TOPIC = 17
-TOPIC_AUTHORIZATION_FAILED = 29
-REBOOTSTRAP_REQUIRED = 129
 # A retry does not help before the cause is fixed: waiters for the topic fail at once.
-FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED))
+FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED))
 # More is not the way of an answer, but the time that it waited to be read.
 ROUND_TRIP_MS_MAX = 1_000
 

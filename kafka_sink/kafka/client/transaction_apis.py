@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from kafka_sink.kafka.wire.apis import NEVER, Api
 
-INVALID_TRANSACTION_TIMEOUT = 50
-
 
 def versions_of(api: Api, transaction_version: int) -> tuple[int, int]:
     """The first and the last version that may be used in a transaction of this transaction version."""

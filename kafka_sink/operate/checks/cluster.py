@@ -13,7 +13,7 @@ from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, UNCLEAN
 from kafka_sink.commit.admin.topics import metadata_of, topic_state
 from kafka_sink.errors import AuthorizationError
-from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import restart_with, tools_for

@@ -21,11 +21,11 @@ from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.open_decisions import Standing, describe_open, judge_open
 from kafka_sink.errors import ConfigError
+from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for
 from kafka_sink.operate.checks.replicas import (
-    NO_LEADER,
     Replicated,
     in_sync_findings,
     leader_findings,

@@ -9,22 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.admin.configs import CLUSTER_AUTHORIZATION_FAILED
 from kafka_sink.commit.admin.topics import NOT_TOLD, READ, WRITE, metadata_of
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.kafka.client.ask import Coordinator
-from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
-from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import END_TXN
-from kafka_sink.kafka.wire.codes import code
+from kafka_sink.kafka.wire.codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    code,
+)
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import KafkaTools, tools_for
 
-ID_AUTHORIZATION_FAILED = 53
 # The coordinator does not know the id, so nothing was done.
-NOT_KNOWN = (48, 49, 105)
+NOT_KNOWN = (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTIONAL_ID_NOT_FOUND)
 # A producer id that no broker has assigned.
 NO_ONES = 1 << 62
 _NAMES = {READ: "Read", WRITE: "Write"}
@@ -83,7 +88,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     try:
         error_code = client.ask(Coordinator(job.unused_id), END_TXN, body, version_max=3)["error_code"]
     except AuthorizationError:
-        error_code = ID_AUTHORIZATION_FAILED
+        error_code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     except KafkaSinkError as error:
         if seen == TOPIC_AUTHORIZATION_FAILED:
             # Not visible to this client. If it did not exist, the brokers are creating it now.
@@ -91,7 +96,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         else:
             yield fail("coordinator", f"no coordinator of transactions: {error}", _LOG_ADVICE)
         return
-    if error_code in (ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+    if error_code in (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
         text = f"not authorized for transactional ids that begin with {prefix}: Write missing"
         yield fail("permissions", text, grant_on_ids(job))
     elif error_code in NOT_KNOWN:

@@ -13,10 +13,9 @@ from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, REPLICAS_WANTED, UNCLEAN
 from kafka_sink.commit.admin.topics import TopicState
 from kafka_sink.frozen import frozen
+from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.operate.checks.finding import ProbeResult, fail, warn
 from kafka_sink.operate.checks.kafka_tools import KafkaTools
-
-NO_LEADER = -1
 
 
 @frozen

@@ -18,14 +18,14 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, AnyBroker, Repeat
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, METADATA, OFFSET_FETCH
-from kafka_sink.kafka.wire.codes import code
+from kafka_sink.kafka.wire.codes import GROUP_AUTHORIZATION_FAILED, code
 from kafka_sink.operate.cli.report import Report, table
 from kafka_sink.operate.cli.status import StatusSession, exit_code_of, finding_lines, finding_object
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts
 from kafka_sink.operate.status.findings import Limits, Severity, Trouble, span
 
-GROUP, GROUP_AUTHORIZATION_FAILED = 0, 30
+GROUP = 0
 LIMITS = Limits(open_ms=60_000, silent_ms=0)
 _TITLES = ("PARTITION", "COMMITTED", "LAST RECORD", "STABLE", "END", "READERS")
 

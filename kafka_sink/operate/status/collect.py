@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kafka_sink.commit.admin.client import UNSUPPORTED_VERSION, Client
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.configs import RESOURCE_TOPIC, ConfigResource, configs_body, number_of, read_configs
 from kafka_sink.commit.admin.topic_reader import PartitionReader
@@ -30,10 +30,10 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
-from kafka_sink.kafka.client.cluster import NO_LEADER, UNKNOWN_TOPIC_OR_PARTITION
-from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
+from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS
+from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer, Partition
 from kafka_sink.operate.status.findings import Finding, Limits, judge, span
 from kafka_sink.operate.status.hanging import ask_leaders, is_aborted, is_alive

@@ -8,12 +8,11 @@ from typing import TypeVar
 from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError, copy_error
 from kafka_sink.errors.table.brokers import COMMIT_UNKNOWN, PARTITION_GONE
 from kafka_sink.kafka.client.outcome import describe
-from kafka_sink.kafka.wire.codes import code
+from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, code
 from kafka_sink.producer.engine.commands import PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 E = TypeVar("E", bound=DeliveryError)
-CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 31, 53
 
 _ADVICE = {
     10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "

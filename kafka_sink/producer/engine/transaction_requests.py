@@ -35,7 +35,13 @@ from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
-from kafka_sink.kafka.client.transaction_apis import INVALID_TRANSACTION_TIMEOUT
+from kafka_sink.kafka.wire.codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_TRANSACTION_TIMEOUT,
+    INVALID_TXN_STATE,
+    OPERATION_NOT_ATTEMPTED,
+    TOPIC_AUTHORIZATION_FAILED,
+)
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import (
@@ -51,8 +57,6 @@ from kafka_sink.producer.engine.transaction import WRITING, Transaction, Transac
 
 # The oldest are forgotten.
 COORDINATORS_MAX = 1_000
-TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TXN_STATE = 29, 30, 48
-OPERATION_NOT_ATTEMPTED = 55
 # While the broker writes the markers of the previous transaction (code 51): usually milliseconds. Each further wait is
 # longer by this much, for clusters where it takes minutes.
 MARKERS_BACKOFF_MS = 20

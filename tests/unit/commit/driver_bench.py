@@ -16,12 +16,12 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.ledger import LedgerRecord, line_of
 from kafka_sink.commit.ledger_read import LedgerRead
-from kafka_sink.commit.log_scan import THROTTLED
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.ask import Ask, Leader, Reply, ReplyKind
+from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
 from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
@@ -277,7 +277,7 @@ def _with_code(broker: TinyBroker, request: Ask, code: int) -> dict[str, Any]:
     if name == "AddPartitionsToTxn":
         part = {"partition_index": 0, "partition_error_code": code}
         return {"results_by_topic_v3_and_below": [{"name": LEDGER, "results_by_partition": [part]}]}
-    if name == "Fetch" and code == THROTTLED:
+    if name == "Fetch" and code == THROTTLING_QUOTA_EXCEEDED:
         # As Apache Kafka answers (tests/integration/test_quotas.py).
         return {"throttle_time_ms": 1_000, "error_code": 0, "responses": []}
     if name == "Fetch":

@@ -11,8 +11,8 @@ from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_read import MARKER_QUESTIONS
 from kafka_sink.commit.listing import MARKS, LedgerListing, Listed, ProducerMarks, TransactionListing
-from kafka_sink.commit.log_scan import THROTTLED
 from kafka_sink.kafka.client.ask import ReplyKind
+from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
 from tests.model.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
@@ -107,7 +107,7 @@ def test_what_was_never_decided_is_waited_for_a_moment_and_counts_as_not_written
 def test_a_quota_that_is_used_up_while_a_marker_is_waited_for_hides_no_decision(bench: Bench) -> None:
     bench.commit(bench.receipts())
     bench.before_next("read ledger", bench.settle, which=2)
-    (decided,) = listed(bench, None, *[THROTTLED] * MARKER_QUESTIONS)
+    (decided,) = listed(bench, None, *[THROTTLING_QUOTA_EXCEEDED] * MARKER_QUESTIONS)
     assert decided.record is not None and decided.record.kind is Kind.DONE
 
 

@@ -26,8 +26,8 @@ from kafka_sink.kafka.wire.apis import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
+from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.producer.engine.commands import Abandon, Append, TransactionReceipt
-from kafka_sink.producer.engine.transaction_requests import TOPIC_AUTHORIZATION_FAILED
 
 
 def end(driver: TransactionDriver, commit: bool) -> int:
