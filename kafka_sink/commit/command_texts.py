@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.frozen import frozen
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
 if TYPE_CHECKING:
     from kafka_sink.options.producer_options import ProducerOptions
 
 PROGRAM, KAFKA_TOOL = "pykafka-sink", "kafka-transactions.sh"
-LEDGER_TOPIC = "__pykafka_sink_ledger"
 PROPERTIES = "client.properties"
 _LOGIN_HINT = (
     f"{PROPERTIES} stands for a file with the job's options for encryption and login (security.protocol, ssl.* and "
@@ -63,7 +63,7 @@ class CommandTexts:
     name."""
 
     brokers: BrokerArguments = UNKNOWN_BROKERS
-    ledger_topic: str = LEDGER_TOPIC
+    ledger_topic: str = DEFAULT_LEDGER
 
     @property
     def hint(self) -> str:
@@ -126,7 +126,7 @@ class CommandTexts:
     def _make(self, command: str, sink_id: str | None, more: tuple[str, ...] = (), *, has_ledger: bool = True) -> str:
         words = [PROGRAM, *command.split(), *self.brokers.words]
         words += (
-            _argument("--ledger-topic", self.ledger_topic) if has_ledger and self.ledger_topic != LEDGER_TOPIC else ()
+            _argument("--ledger-topic", self.ledger_topic) if has_ledger and self.ledger_topic != DEFAULT_LEDGER else ()
         )
         words += _argument("--sink-id", sink_id) if sink_id is not None else ()
         return shlex.join([*words, *more])

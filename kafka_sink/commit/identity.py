@@ -27,6 +27,7 @@ import mmh3
 from kafka_sink.errors import ConfigError
 
 DRIVER = "driver"
+# Sink id in the transactional ids of a batch write without a label.
 UNNAMED = "batch"
 # A transactional id is a string of at most 32,767 bytes in the protocol; metrics and logs need it short.
 SINK_ID_CHARACTERS_MAX = 200

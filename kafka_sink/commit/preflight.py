@@ -37,13 +37,19 @@ from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, Rep
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
-from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA, Api
+from kafka_sink.kafka.wire.apis import (
+    DESCRIBE_CONFIGS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    METADATA,
+    RESOURCE_TOPIC,
+    Api,
+)
 from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 DESCRIBE, OPEN_PARTS = "describe transactions", "describe producers"
 LEADERS = "find partitions without a leader"
 POLICY = "look at the ledger's policy"
-RESOURCE_TOPIC = 2
 ONGOING = "Ongoing"
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS, BrokerArguments, CommandTexts
+from kafka_sink.commit.command_texts import UNKNOWN_BROKERS, BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import Kind, LedgerRecord, LedgerState
 from kafka_sink.commit.manifest import Manifest
@@ -21,7 +21,9 @@ from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.kafka.client.ask import Leader
+from kafka_sink.kafka.client.backoff import MARKERS_BACKOFF_MS
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
 
 class OnMismatch(Enum):
@@ -44,7 +46,7 @@ def margin_ms(timeout_ms: int) -> int:
 class DeliverySettings:
     """`transaction_version` of the cluster: 2 if the feature is finalised at 2 or more (KIP-890), else 1."""
 
-    ledger_topic: str = LEDGER_TOPIC
+    ledger_topic: str = DEFAULT_LEDGER
     # For the commands in texts.
     brokers: BrokerArguments = UNKNOWN_BROKERS
     # Cluster id that the brokers report; empty if they report none.
@@ -70,7 +72,7 @@ class DeliverySettings:
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     # While markers are being written (code 51).
-    markers_backoff_ms: int = 20
+    markers_backoff_ms: int = MARKERS_BACKOFF_MS
     backoff_max_ms: int = 1_000
     # How long a log end below an acknowledged offset is attributed to an outdated leader.
     short_log_ms: int = 60_000

@@ -43,7 +43,8 @@ METRICS_ENABLED = "metrics.enabled"
 # Part of transactional ids and of the ACL for them.
 _SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", r"[a-zA-Z0-9._-]{1,200}")
 # Written to the ledger, which accepts no text longer than 1,000 characters.
-_LABEL = Converted("a text of 1 to 200 characters", lambda text: text if 1 <= len(text) <= 200 else None)
+LABEL_MAX = 200
+_LABEL = Converted(f"a text of 1 to {LABEL_MAX} characters", lambda text: text if 1 <= len(text) <= LABEL_MAX else None)
 
 
 @frozen

@@ -48,6 +48,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import OTHER_CHUNKS
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
+from kafka_sink.options.sink_table import LABEL_MAX
 from kafka_sink.spark.driver import CLIENTS, Driver
 from kafka_sink.spark.planning import PlannedWrite, plan_export
 from kafka_sink.spark.second_door import WriteSummary, batch_settings, explain_here, write_planned
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kafka_sink")
 CHUNKS_MAX = 10_000
-LABEL_MAX = 200
 BATCH_ID, QUERY_ID = "batch.id", "query.id"
 NEEDS_LEDGER = (
     "an export in chunks needs delivery.guarantee=exactly-once: only a ledger can tell which chunks are delivered"

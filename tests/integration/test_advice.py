@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, CommandTexts, broker_arguments
+from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.errors.table import ENTRIES
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.advising import BATCH, CASES, ENTRIES_OF, OF_PAGE, Case, Done, enter, paste, pending
@@ -136,7 +137,7 @@ def test_a_login_is_not_repeated_but_asked_for(tmp_path: Path) -> None:
     with EmbeddedBroker(users={"alice": "secret of alice"}) as broker:
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
         sink = Sink(
-            broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC, login=login | {"sasl.password": "secret of alice"}
+            broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER, login=login | {"sasl.password": "secret of alice"}
         )
         sink.create()
         text = pending(sink)
@@ -149,7 +150,7 @@ def test_a_login_is_not_repeated_but_asked_for(tmp_path: Path) -> None:
 
 
 def test_arguments_are_quoted_and_the_default_ledger_is_that_of_the_option() -> None:
-    assert SINK_OPTIONS["ledger.topic"].default == LEDGER_TOPIC
+    assert SINK_OPTIONS["ledger.topic"].default == DEFAULT_LEDGER
     brokers = broker_arguments(parse_producer_options({"bootstrap.servers": "[::1]:9092,b:9093"}))
     assert (
         CommandTexts(brokers).recover("-x")
@@ -174,7 +175,7 @@ def test_the_operations_page_has_no_command_that_is_not_pasted_here() -> None:
 @pytest.mark.parametrize("name", OF_PAGE)
 def test_a_command_of_the_operations_page_does_what_the_page_says(name: str, broker: EmbeddedBroker) -> None:
     words, make, check_state = OF_PAGE[name]
-    sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
+    sink = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER)
     sink.create()
     make(sink)
     check_state(sink, paste(f"pykafka-sink {words}".replace("broker:9092", sink.servers)))

@@ -21,7 +21,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS
+from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
 from kafka_sink.commit.identity import run_of_label, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
@@ -32,7 +32,7 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
 from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
-from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.options.sink_options import DEFAULT_LEDGER, TopicPlan
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.topics import TRANSACTION_TOPIC
@@ -67,7 +67,7 @@ pytestmark = pytest.mark.embedded_kafka(properties=QUICK)
 
 @pytest.fixture
 def sink(broker: EmbeddedBroker) -> Sink:
-    sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
+    sink = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER)
     sink.create()
     return sink
 
@@ -384,7 +384,7 @@ def test_ledgers_are_found_by_what_they_hold(broker: EmbeddedBroker, shell: Shel
 
 
 def test_nothing_is_fine_where_no_ledger_is_found(broker: EmbeddedBroker, shell: Shell) -> None:
-    nowhere = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
+    nowhere = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER)
     said = status(shell, nowhere)
     assert said.exit_code == 2 and "no ledger topic was found" in said.err
     missing = status(shell, nowhere, "--ledger-topic", "misspelled")
@@ -412,7 +412,7 @@ def test_sinks_labels_and_what_is_open_of_them_are_counted(sink: Sink, shell: Sh
 
 def test_a_broker_that_does_not_answer_makes_the_status_partial(shell: Shell) -> None:
     with EmbeddedBroker(brokers=3) as broker:
-        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
+        sink = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER)
         sink.create()
         sink.deliver(BATCH)
         broker.do(lambda core: setattr(core.cluster.topics["t"].partitions[1], "leader_id", -1))
@@ -440,13 +440,13 @@ def test_a_coordinator_that_is_away_makes_the_status_partial_and_nothing_hangs(
 def test_how_long_a_producer_that_nobody_lists_holds_readers_back_is_counted_from_the_first_look(shell: Shell) -> None:
     """So does a process that goes on looking. It knows the brokers' limit if it may."""
     users = {"admin": "admin", "ann": "ann"}
-    allowed = [Acl("User:ann", acl.READ, acl.TOPIC, topic) for topic in (LEDGER_TOPIC, "t")]
+    allowed = [Acl("User:ann", acl.READ, acl.TOPIC, topic) for topic in (DEFAULT_LEDGER, "t")]
     allowed.append(Acl("User:ann", acl.DESCRIBE_CONFIGS, acl.CLUSTER, acl.CLUSTER_NAME))
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     as_admin, as_ann = ({**login, "sasl.username": name, "sasl.password": name} for name in users)
     properties = {"super.users": "User:admin", "transaction.max.timeout.ms": "1200000"}
     with EmbeddedBroker(users=users, acls=allowed, properties=properties) as broker:
-        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC, login=as_admin)
+        sink = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER, login=as_admin)
         sink.create()
         sink.deliver(BATCH)
         sink.task(NEXT, 6)
@@ -476,13 +476,13 @@ def test_brokers_that_do_not_list_transactions_limit_what_is_told_and_are_no_fai
 
 def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(shell: Shell) -> None:
     users = {"admin": "admin", "ann": "ann"}
-    readable = (LEDGER_TOPIC, "t")
+    readable = (DEFAULT_LEDGER, "t")
     allowed = [Acl("User:ann", acl.READ, acl.TOPIC, topic) for topic in readable]
     allowed += [Acl("User:ann", acl.DESCRIBE, acl.TOPIC, "secret")]
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     as_admin = {**login, "sasl.username": "admin", "sasl.password": "admin"}
     with EmbeddedBroker(users=users, acls=allowed, properties={"super.users": "User:admin"}) as broker:
-        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC, login=as_admin)
+        sink = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER, login=as_admin)
         sink.create()
         broker.create_topic("secret", 1, {"cleanup.policy": "compact"})
         sink.deliver(BATCH)
@@ -561,7 +561,9 @@ def test_a_lost_batch_does_not_keep_the_others_from_being_recovered(sink: Sink, 
     assert [each["sink_id"] for each in said.content["recovered"]] == ["invoices"]
     (failed,) = said.content["failed"]
     assert (failed["sink_id"], failed["error"]) == ("orders", "CommitLost")
-    assert sink.command("resolve --replay | --batch 0").replace(f" --ledger-topic {LEDGER_TOPIC}", "") in failed["text"]
+    assert (
+        sink.command("resolve --replay | --batch 0").replace(f" --ledger-topic {DEFAULT_LEDGER}", "") in failed["text"]
+    )
     assert "unread: the record at offset" in said.content["notes"][0]
 
 
@@ -606,10 +608,10 @@ def counted_requests() -> Iterator[list[str]]:
 
 def test_of_200_sinks_the_ten_that_are_ill_are_named_and_no_other(shell: Shell) -> None:
     with EmbeddedBroker(brokers=3, properties=QUICK) as broker:
-        base = Sink(broker.bootstrap_servers, "t", "healthy", LEDGER_TOPIC)
+        base = Sink(broker.bootstrap_servers, "t", "healthy", DEFAULT_LEDGER)
         base.create()
         ill = {number: replace(base, sink_id=f"ill-{number}", run=f"{number:016x}") for number in range(10)}
-        record_all(base.servers, LEDGER_TOPIC, [delivered(f"healthy-{number}", "t") for number in range(190)])
+        record_all(base.servers, DEFAULT_LEDGER, [delivered(f"healthy-{number}", "t") for number in range(190)])
         open_decision(ill[0], broker)
         committed_decision(ill[1], broker)
         overdue(ill[2], broker)
@@ -617,7 +619,7 @@ def test_of_200_sinks_the_ten_that_are_ill_are_named_and_no_other(shell: Shell) 
         lost_day(ill[4], broker)
         unreadable(ill[5], broker)
         elsewhere(ill[6], broker)
-        record_all(base.servers, LEDGER_TOPIC, [delivered("ill-7", "t", age_ms=100 * 86_400_000)])
+        record_all(base.servers, DEFAULT_LEDGER, [delivered("ill-7", "t", age_ms=100 * 86_400_000)])
         ill[8].task(BATCH, 0)
         age(broker, f"ill-8-{ill[8].run}-0-0")
         begin_foreign(base.servers, "t", "ill-9")
@@ -636,13 +638,13 @@ def test_of_200_sinks_the_ten_that_are_ill_are_named_and_no_other(shell: Shell) 
 def test_ten_thousand_sinks_are_read_in_few_requests(shell: Shell) -> None:
     """How long it takes is printed."""
     with EmbeddedBroker(brokers=3) as broker:
-        sink = Sink(broker.bootstrap_servers, "t", "ill", LEDGER_TOPIC)
+        sink = Sink(broker.bootstrap_servers, "t", "ill", DEFAULT_LEDGER)
         sink.create()
         topics = [f"topic-{number}" for number in range(100)]
         for topic in topics:
             broker.create_topic(topic, 6)
         records = (delivered(f"healthy-{number}", topics[number % 100]) for number in range(10_000))
-        record_all(sink.servers, LEDGER_TOPIC, records)
+        record_all(sink.servers, DEFAULT_LEDGER, records)
         sink.decide_and_die(BATCH)
         began_s = time.monotonic()
         with counted_requests() as requests:

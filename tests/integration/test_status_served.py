@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS
+from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.operate.cli.status import describe
@@ -34,6 +34,7 @@ from kafka_sink.operate.status.collect import ClusterLook
 from kafka_sink.operate.status.figures import STATUS_METRICS
 from kafka_sink.operate.status.findings import Limits
 from kafka_sink.operate.status.server import Watcher, serve
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from kafka_sink.telemetry.metrics.prometheus_text import family_name
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.advising import record_loss
@@ -56,7 +57,7 @@ EVERY_FIVE_MINUTES = " ".join(["0", *(f"{60 + 300 * look}x4" for look in range(8
 
 @pytest.fixture
 def sink(broker: EmbeddedBroker) -> Sink:
-    sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
+    sink = Sink(broker.bootstrap_servers, "t", "orders", DEFAULT_LEDGER)
     sink.create()
     return sink
 
@@ -83,10 +84,10 @@ def make_busy(sink: Sink, broker: EmbeddedBroker) -> None:
     sink.wall_ms = wall_ms()
     sink.deliver(BATCH)
     sink.task(NEXT, 7)
-    record_all(sink.servers, LEDGER_TOPIC, [delivered("silent", "t", age_ms=86_400_000)])
-    other = Sink(sink.servers, "t", "late", LEDGER_TOPIC, run="e" * 16)
+    record_all(sink.servers, DEFAULT_LEDGER, [delivered("silent", "t", age_ms=86_400_000)])
+    other = Sink(sink.servers, "t", "late", DEFAULT_LEDGER, run="e" * 16)
     other.decide_and_die(BATCH)
-    record_loss(Sink(sink.servers, "t", "lost", LEDGER_TOPIC, run="d" * 16))
+    record_loss(Sink(sink.servers, "t", "lost", DEFAULT_LEDGER, run="d" * 16))
     begin_foreign(sink.servers, "t")
     age(broker, FOREIGN)
 
@@ -448,7 +449,7 @@ def test_the_alert_fires_within_two_minutes_after_a_driver_was_killed_in_its_com
             wait_until(lambda: prometheus.values(f"{scraped}3", time.time() - 1, time.time()), "some figures", 120)
             assert not firing()
             killed = Sink(
-                sink.servers, "t", "killed", LEDGER_TOPIC, run="e" * 16, timeout_ms=900_000, wall_ms=wall_ms()
+                sink.servers, "t", "killed", DEFAULT_LEDGER, run="e" * 16, timeout_ms=900_000, wall_ms=wall_ms()
             )
             killed.decide_and_die(BATCH)
             drill.tell("a driver is killed between its decision and its commit")

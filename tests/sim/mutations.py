@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.formats.records.batch import NO_SEQUENCE
 from kafka_sink.kafka.client import outcome
 from kafka_sink.kafka.client.connection import Connection
 from kafka_sink.kafka.client.node import Node
@@ -19,7 +20,7 @@ from kafka_sink.producer.engine import accumulator, batch_sender
 from kafka_sink.producer.engine.accumulator import Accumulator
 from kafka_sink.producer.engine.batch_sender import BatchSender, Retry
 from kafka_sink.producer.engine.commands import TransactionEvent
-from kafka_sink.producer.engine.producer_batch import NO_SEQUENCE, ProducerBatch
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.engine.sequences import Sequences, sequence_after
 from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 from kafka_sink.producer.engine.transaction_requests import TransactionRequests

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kafka_sink.commit.command_texts import LEDGER_TOPIC
 from kafka_sink.commit.commit_step import CommitStep, Progress, SingleStep
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_write import LedgerWrite
@@ -12,6 +11,7 @@ from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.kafka.client.ask import Reply
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from tests.support.asking import client_of
 from tools.waiting import wait_until
 
@@ -31,7 +31,7 @@ class Closing:
         yield self.write
 
 
-def open_decisions(servers: str, sink_id: str | None = None, ledger_topic: str = LEDGER_TOPIC) -> list[str]:
+def open_decisions(servers: str, sink_id: str | None = None, ledger_topic: str = DEFAULT_LEDGER) -> list[str]:
     """Of a sink, with those of its queries, or of all, by ledger key: decisions whose closing record is not there."""
     with client_of(servers) as client:
         client.reach()
@@ -39,6 +39,6 @@ def open_decisions(servers: str, sink_id: str | None = None, ledger_topic: str =
     return [each.ledger_key for each in found or () if each.record is not None and each.record.kind is Kind.INTENT]
 
 
-def wait_until_closed(servers: str, sink_id: str | None = None, ledger_topic: str = LEDGER_TOPIC) -> None:
+def wait_until_closed(servers: str, sink_id: str | None = None, ledger_topic: str = DEFAULT_LEDGER) -> None:
     """A stream's batch is delivered some moments before."""
     wait_until(lambda: not open_decisions(servers, sink_id, ledger_topic), "every decision is closed")

@@ -28,8 +28,6 @@ from typing import Any, Protocol, TypeVar
 
 from kafka_sink.commit.admin.asking import Asking, Bodies, Lacks, lacks_nothing
 from kafka_sink.commit.admin.configs import (
-    RESOURCE_BROKER,
-    RESOURCE_TOPIC,
     UNAUTHORIZED,
     ConfigAnswer,
     ConfigResource,
@@ -68,6 +66,8 @@ from kafka_sink.kafka.wire.apis import (
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
     METADATA,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
     Api,
 )
 from kafka_sink.kafka.wire.codes import TOPIC_ALREADY_EXISTS, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, code

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.outcome import describe
-from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS
+from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, RESOURCE_TOPIC
 from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
 
-RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 
 # None: the broker does not return it. An error concerns this resource only, such as a missing topic.

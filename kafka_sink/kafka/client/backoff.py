@@ -13,6 +13,9 @@ from kafka_sink.frozen import frozen
 JITTER = 0.2
 # 2**31 ms are 24 days: no option allows more, and the power stays a small integer.
 DOUBLINGS_MAX = 31
+# While a broker writes the markers of the previous transaction (code 51): usually milliseconds. Each further wait is
+# longer by this much, for clusters where it takes minutes.
+MARKERS_BACKOFF_MS = 20
 
 
 @frozen

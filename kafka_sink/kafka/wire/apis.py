@@ -178,6 +178,8 @@ ADD_OFFSETS_TO_TXN = Api(25, "AddOffsetsToTxn", versions=(0, 4), flexible=3, thr
 END_TXN = Api(26, "EndTxn", versions=(0, 5), flexible=3, throttled_since=1, transaction_2_since=5)
 TXN_OFFSET_COMMIT = Api(28, "TxnOffsetCommit", versions=(0, 5), flexible=3, throttled_since=1, transaction_2_since=5)
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", versions=(1, 4), flexible=4, throttled_since=2)
+# Types of what it describes.
+RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 SASL_AUTHENTICATE = Api(36, "SaslAuthenticate", versions=(0, 2), flexible=2)
 CREATE_PARTITIONS = Api(37, "CreatePartitions", versions=(0, 3), flexible=2)
 # For `check`, from Kafka 2.8 on; the version before has no tagged fields.

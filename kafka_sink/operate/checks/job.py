@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.identity import sink_id_of_checkpoint, transactional_id_prefix
+from kafka_sink.commit.identity import UNNAMED, sink_id_of_checkpoint, transactional_id_prefix
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import AT_LEAST_ONCE, SinkOptions
 
 ANSWER_SHARE = 0.4
-# Sink id in the transactional ids of a batch write without a label.
-UNNAMED = "batch"
 
 
 @dataclass(frozen=True)

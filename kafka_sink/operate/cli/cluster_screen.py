@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.cli.report import table
-from kafka_sink.operate.cli.status import WORDS
+from kafka_sink.operate.cli.status import TOPIC_TITLES, WORDS
 from kafka_sink.operate.status.findings import Finding, Severity, span
 
 # How many looks the small picture of a pace has.
 HISTORY = 24
 TITLES = ("", "SINK", "NAME", "BATCH", "STATE", "ROWS/S", "ROWS", "AGE", "OPEN")
-TOPIC_TITLES = ("TOPIC", "BEHIND", "OLDEST", "HELD BACK BY")
 MARKS = {Severity.FINE: "", Severity.LOOK: "!", Severity.ACT: "!!"}
 # Of the topics whose readers wait.
 TOPICS_SHOWN_MAX = 8

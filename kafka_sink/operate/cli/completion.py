@@ -14,9 +14,9 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_sink.commit.command_texts import PROGRAM
 from kafka_sink.operate.cli.report import DONE, Report
 
-PROGRAM = "pykafka-sink"
 # Limit of a title shown next to a word; shells truncate longer ones.
 TITLE_CHARACTERS_MAX = 70
 # The metavar of options that take a file.

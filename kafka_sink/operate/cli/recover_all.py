@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from kafka_sink.commit.command_texts import LEDGER_TOPIC
 from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.operate.cli.read_commands import next_step, unreadable_lines
@@ -20,10 +19,11 @@ from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.cli.write_commands import confirm_recovery, open_texts
 from kafka_sink.operate.status.collect import ClusterLook
 from kafka_sink.operate.status.facts import LedgerFacts
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
 
 def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
-    named = [] if sink.ledger_topic == LEDGER_TOPIC else [sink.ledger_topic]
+    named = [] if sink.ledger_topic == DEFAULT_LEDGER else [sink.ledger_topic]
     cluster = ClusterLook(sink.client, sink.commands.brokers, named, given.timeout * 1000)
     topics, notes = cluster.find_ledgers()
     ledgers = [cluster.read_ledger(topic) for topic in topics]

@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kafka_sink.operate.cli.cluster_screen import TITLES, TOPIC_TITLES, Pace, Screen, SinkLine
-from kafka_sink.operate.cli.status import WORDS
+from kafka_sink.operate.cli.cluster_screen import TITLES, Pace, Screen, SinkLine
+from kafka_sink.operate.cli.status import TOPIC_TITLES, WORDS
 from kafka_sink.operate.cli.streams import printable
 from kafka_sink.operate.status.findings import Severity
 

@@ -22,11 +22,11 @@ from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.cli.report import batch_word, verdict_word
 from kafka_sink.operate.cli.sink_client import SinkClient
+from kafka_sink.operate.status.collect import BETWEEN_LOOKS_S
 from kafka_sink.operate.status.findings import span
 
 # A sink that was at work so recently is taken for a running query.
 LIVE_MS = 300_000
-BETWEEN_LOOKS_S = 1.0
 MOVES = "its tasks are writing now"
 
 

@@ -38,12 +38,11 @@ from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
+from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 
 LOOK_AGAIN_S = 0.05
-# A coordinator that is away must not hold up what the ledger says.
-OPEN_LIMIT_MS = 5_000
 
 
 class NotAnswered(KafkaSinkError):
@@ -186,7 +185,7 @@ class SinkClient(ClusterSession):
         if own:
             records = [record for _, record in own]
             question = describe_open(self.settings(), records)
-            limit_ms = min(self._patience_ms, OPEN_LIMIT_MS)
+            limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
             answer = self.client.run(SingleStep(question, self.client.now_ms() + limit_ms))
             judged |= zip((key for key, _ in own), judge_open(answer, records, self.wall_ms), strict=True)
         return judged

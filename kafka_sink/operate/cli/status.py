@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments, CommandTexts, broker_arguments
+from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts, broker_arguments
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.preflight import TransactionDescription
@@ -25,13 +25,14 @@ from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
 from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, span, worst
 from kafka_sink.operate.status.server import Watcher, serve
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from kafka_sink.options.values import TOPIC_NAME
 
 # Of what is fine, people see so much; --json has everything.
 FINE_SHOWN_MAX = 40
 WORDS = {Severity.FINE: "fine", Severity.LOOK: "look", Severity.ACT: "act now"}
 _SINK_TITLES = ("SINK", "NAME", "BATCH", "STATE", "ROWS", "AGE", "OPEN", "IDS")
-_TOPIC_TITLES = ("TOPIC", "BEHIND", "OLDEST", "HELD BACK BY")
+TOPIC_TITLES = ("TOPIC", "BEHIND", "OLDEST", "HELD BACK BY")
 
 
 class StatusSession:
@@ -117,7 +118,7 @@ def status_lines(
             (each["topic"], each["behind"], span(each["oldest_ms"]), ", ".join(each["by"][:3]) or "-")
             for each in held[:FINE_SHOWN_MAX]
         ]
-        lines += ["", *table(_TOPIC_TITLES, rows)]
+        lines += ["", *table(TOPIC_TITLES, rows)]
     missing = [*facts.notes, *(each.problem for each in facts.ledgers if each.problem)]
     if missing:
         lines += ["", "This is not all:", *missing]
@@ -132,7 +133,7 @@ def finding_lines(found: list[Finding], brokers: BrokerArguments, named: Sequenc
         lines += [f"    {command}" for command in each.commands]
     recoverable = [each for each in found if each.trouble in (Trouble.OPEN, Trouble.OVERDUE)]
     if len(recoverable) > 1:
-        ledgers = sorted({each.ledger_topic for each in recoverable}.intersection(named)) or [LEDGER_TOPIC]
+        ledgers = sorted({each.ledger_topic for each in recoverable}.intersection(named)) or [DEFAULT_LEDGER]
         of_ledgers = [CommandTexts(brokers, topic) for topic in ledgers]
         lines += ["", "All open decisions of the cluster at once:"]
         lines += [f"    {commands.recover_all()}" for commands in of_ledgers]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
-from kafka_sink.commit.admin.configs import RESOURCE_TOPIC, ConfigResource, configs_body, number_of, read_configs
+from kafka_sink.commit.admin.configs import ConfigResource, configs_body, number_of, read_configs
 from kafka_sink.commit.admin.topic_reader import PartitionReader
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments
+from kafka_sink.commit.command_texts import BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
@@ -32,11 +32,12 @@ from kafka_sink.errors.table.commits import NO_LEDGER
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.kafka.client.outcome import describe_answer
-from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS
+from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS, RESOURCE_TOPIC
 from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer, Partition
 from kafka_sink.operate.status.findings import Finding, Limits, judge, span
 from kafka_sink.operate.status.hanging import ask_leaders, is_aborted, is_alive
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
 TRANSACTION_TOPIC, MAX_TIMEOUT = "__transaction_state", "transaction.max.timeout.ms"
 EVERY_TOPIC: Mapping[str, Any] = {"topics": None, "allow_auto_topic_creation": False}
@@ -115,7 +116,7 @@ class ClusterLook:
         missing = [topic for topic in self.named if topic not in topics]
         if missing:
             raise ConfigError(f"there is no topic {missing[0]} in this cluster: compare --ledger-topic", NO_LEDGER)
-        known = [*self.named, *([LEDGER_TOPIC] if LEDGER_TOPIC in topics else [])]
+        known = [*self.named, *([DEFAULT_LEDGER] if DEFAULT_LEDGER in topics else [])]
         single = [
             name
             for name, row in sorted(topics.items())
@@ -200,7 +201,7 @@ class ClusterLook:
 
     def _describe(self, transactional_ids: Iterable[str]) -> DescribeTransactions:
         ids = dict.fromkeys(transactional_ids)
-        step = DescribeTransactions(self.settings_of(LEDGER_TOPIC), list(ids))
+        step = DescribeTransactions(self.settings_of(DEFAULT_LEDGER), list(ids))
         if not ids:
             return step
         limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
@@ -246,7 +247,7 @@ class ClusterLook:
     def list_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
         if not partitions:
             return {}
-        found = self.client.run_step(LogEnds(self.settings_of(LEDGER_TOPIC), partitions))
+        found = self.client.run_step(LogEnds(self.settings_of(DEFAULT_LEDGER), partitions))
         trouble = found.failure or found.last_trouble
         if trouble:
             self._notes.append(f"not every stable offset was told: {trouble}")
@@ -297,7 +298,7 @@ class ClusterLook:
         if self._notes:
             return facts
         told = {one.producer_id: one for one in described.found.values()}
-        version = self.settings_of(LEDGER_TOPIC).transaction_version
+        version = self.settings_of(DEFAULT_LEDGER).transaction_version
         known = [(one, told[one.producer_id]) for one in holders if one.producer_id in told]
         hanging = [
             replace(one, told=what, is_aborted=is_aborted(one, what, version))

@@ -10,16 +10,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.formats.records.batch import HEADER_BYTES, EncodedBatch, Share
+from kafka_sink.formats.records.batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    EncodedBatch,
+    Share,
+)
 from kafka_sink.kafka.client.cluster import PartitionLeader
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity as ProducerIdentity
 
 TopicPartition = tuple[str, int]
-NO_SEQUENCE = -1
 UNKNOWN_OFFSET = -1
 
 
-NO_IDENTITY = ProducerIdentity(-1, -1)
+NO_IDENTITY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class ProducerBatch:

@@ -37,13 +37,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.producer.engine.producer_batch import (
-    NO_IDENTITY,
-    NO_SEQUENCE,
-    ProducerBatch,
-    ProducerIdentity,
-    TopicPartition,
-)
+from kafka_sink.formats.records.batch import NO_SEQUENCE
+from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity, TopicPartition
 
 SEQUENCE_MODULUS = 2**31
 # One below the maximum: brokers reserve 32767 for fencing, so a producer id with this epoch is used up.

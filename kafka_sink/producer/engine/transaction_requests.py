@@ -31,7 +31,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.errors.table.brokers import TRANSACTION_TOO_LONG
-from kafka_sink.kafka.client.backoff import Backoff
+from kafka_sink.kafka.client.backoff import MARKERS_BACKOFF_MS, Backoff
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
@@ -57,9 +57,7 @@ from kafka_sink.producer.engine.transaction import WRITING, Transaction, Transac
 
 # The oldest are forgotten.
 COORDINATORS_MAX = 1_000
-# While the broker writes the markers of the previous transaction (code 51): usually milliseconds. Each further wait is
-# longer by this much, for clusters where it takes minutes.
-MARKERS_BACKOFF_MS = 20
+# While markers are written.
 MARKERS_BACKOFF_MAX_MS = 1_000
 
 # Outcomes of a request that was not carried out.

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kafka_sink.commit.admin.support import TransactionSupport
-from kafka_sink.commit.command_texts import LEDGER_TOPIC, BrokerArguments, CommandTexts
+from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.operate.cli.recover_all import recover_all
 from kafka_sink.operate.cli.report import DONE, REFUSED, Report
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
 BROKERS = BrokerArguments(("--bootstrap-server", "b:9092"), "")
 OTHER = "orders-ledger"
@@ -58,30 +59,30 @@ class TwoTopics:
 
 def recover(client: TwoTopics) -> Report:
     sink: Any = SimpleNamespace(
-        client=client, ledger_topic=LEDGER_TOPIC, commands=CommandTexts(BROKERS), use_ledger=lambda topic: None
+        client=client, ledger_topic=DEFAULT_LEDGER, commands=CommandTexts(BROKERS), use_ledger=lambda topic: None
     )
     return recover_all(sink, argparse.Namespace(timeout=1))
 
 
 @pytest.mark.parametrize("why", [SILENT, DAMAGED])
 def test_a_topic_that_may_be_a_ledger_and_was_not_read_is_told_and_no_success(why: KafkaSinkError) -> None:
-    report = recover(TwoTopics(why, names=(LEDGER_TOPIC, OTHER)))
+    report = recover(TwoTopics(why, names=(DEFAULT_LEDGER, OTHER)))
     note = f"whether {OTHER} is a ledger is not known: {why}"
     assert report.exit_code == REFUSED
     assert report.content["notes"] == [note] and report.lines[-1] == note
-    assert report.content["ledgers"] == [LEDGER_TOPIC]
+    assert report.content["ledgers"] == [DEFAULT_LEDGER]
 
 
 def test_a_topic_whose_configuration_was_refused_may_be_a_ledger() -> None:
-    report = recover(TwoTopics(None, 44, names=(LEDGER_TOPIC, OTHER)))
+    report = recover(TwoTopics(None, 44, names=(DEFAULT_LEDGER, OTHER)))
     assert report.exit_code == REFUSED and report.lines[-1].startswith(f"whether {OTHER} is a ledger is not known")
 
 
 @pytest.mark.parametrize("client", [
-    TwoTopics(FORBIDDEN, names=(LEDGER_TOPIC, OTHER)),
+    TwoTopics(FORBIDDEN, names=(DEFAULT_LEDGER, OTHER)),
     # It was deleted meanwhile.
-    TwoTopics(None, 3, names=(LEDGER_TOPIC, OTHER)),
-    TwoTopics(None, names=(LEDGER_TOPIC,)),
+    TwoTopics(None, 3, names=(DEFAULT_LEDGER, OTHER)),
+    TwoTopics(None, names=(DEFAULT_LEDGER,)),
 ])  # fmt: skip
 def test_what_this_principal_may_not_read_and_what_is_not_there_is_no_ledger(client: TwoTopics) -> None:
     report = recover(client)
