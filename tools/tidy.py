@@ -6,8 +6,9 @@ comments that name files which do not exist, functions named by a participle and
 something, tests that check nothing or patch what every thread uses, unfinished work, and paths of a developer's
 machine.
 
-import-linter would need a contract for each of the 30 folders, 719 lines of folders that it must not import, where
-LAYERS has 30 of those that it may; it sees no import that is named in a string; the other rules read the same trees.
+import-linter would need a contract for each folder, hundreds of lines of folders that it must not import, where LAYERS
+has one line for each of those that it may; it sees no import that is named in a string; the other rules read the same
+trees.
 
 Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
 """

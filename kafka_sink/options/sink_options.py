@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 # Values of `delivery_guarantee`; the second one is one of `delivery_fallback`, too.
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-# Values of `record_errors`.
 DEFAULT_LEDGER = "__pykafka_sink_ledger"
+# Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 # Values of `mode`, and names of the envelope options.
 BINARY_MODE, STRUCTURED_MODE = "binary", "structured"
 HEADER, CLOUDEVENTS, COLUMN = "header.", "cloudevents", ".column"
 PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
-# Values of `change_envelope`, and the columns of a change inside a task.
+# Values of the option `envelope`, and the columns of a change inside a task.
 UPSERT, DEBEZIUM = "upsert", "debezium"
 OPERATION, BEFORE = "operation", "before"
 # Prefix of the options, and the column, of row ids.

@@ -1,11 +1,10 @@
 """This release continues a stream of an earlier release, whatever state that one has left.
 
-Decisions used to be under the sink id alone, and are now under the sink id with the query in it. So what the earlier
-release has decided and not carried out must be found under the old name, and a live driver of it must be fenced under
-the old name, too. The assumption: Spark keeps the query's id in the checkpoint. With Spark itself:
-tests/spark/test_upgrades.py.
+Decisions of the earlier release are under the sink id alone, and those of this one under the sink id with the query in
+it. What the earlier one has decided and not carried out must be found, and a live driver of it fenced, under its name.
+The assumption: Spark keeps the query's id in the checkpoint. With Spark itself: tests/spark/test_upgrades.py.
 
-Exports used to have one driver for all labels of a sink, which takes a fence for another process of its own run.
+Exports of it have one driver for all labels of a sink, which takes a fence for another process of its own run.
 """
 
 from __future__ import annotations

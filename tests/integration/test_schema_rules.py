@@ -129,7 +129,10 @@ def test_rules_for_writers_are_refused_on_every_way_to_a_schema(embedded_registr
 def test_other_rules_are_no_obstacle(embedded_registry: EmbeddedRegistry, way: str, rule_set: Any) -> None:
     told = contract(embedded_registry, rule_set)
     embedded_registry.do(lambda core: core.store.levels.update({"": "NONE"}))
-    assert planned(embedded_registry, **WAYS[way](told)) is not None
+    found = planned(embedded_registry, **WAYS[way](told))
+    # By its GUID no id is known, and what is registered now comes after the one that has rules.
+    schema_id = {"guid": None, "registered": told["id"] + 1}.get(way, told["id"])
+    assert found is not None and found.schema_id == schema_id
 
 
 def test_a_registry_that_answers_a_registration_with_the_id_alone_is_asked_for_the_rules(

@@ -266,7 +266,3 @@ def test_the_first_line_names_the_mistake_and_the_way_out(
     assert "Traceback" not in str(raised.value)
     if made.name:
         assert re.search(rf"\n  Data: .*\n  Next: .*\n  More: pykafka-sink explain {made.name}", str(raised.value))
-
-
-def test_there_are_thirty_of_them() -> None:
-    assert len(MISTAKES) >= 30

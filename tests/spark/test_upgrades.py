@@ -1,7 +1,6 @@
 """A stream that an earlier release began is continued by this one: nothing is lost, nothing is duplicated.
 
-The earlier release stored the decisions of a stream under the sink id alone. It may have left a decision that was not
-carried out, so this release has to find it under the old name.
+It may have left a decision that was not carried out, under the sink id alone: this release has to find it there.
 """
 
 from __future__ import annotations

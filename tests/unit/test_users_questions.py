@@ -52,10 +52,6 @@ def section_of(text: str, anchor: str) -> str:
     return text[found.start() :]
 
 
-def test_there_are_ten_questions_or_more() -> None:
-    assert len({path.question for path in PATHS}) >= 10
-
-
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.question)
 def test_a_question_is_answered_within_two_clicks_and_a_minute(path: Path) -> None:
     assert len(path.clicks) <= 2

@@ -1,4 +1,4 @@
-"""What an error code means, by the request that was answered: the only place where it decides what happens next.
+"""What an error code means, by the request that was answered: it decides here what happens next.
 
 `kafka/wire/codes.py` gives facts about a code (its name, whether Java calls it retriable). The meaning depends on the
 request, and on who asks: a row has one column for the producer and one for the driver of a commit. For a producer
@@ -6,10 +6,11 @@ request, and on who asks: a row has one column for the producer and one for the 
 commit or abort. An empty cell is decided by the facts of the code. The producer's column follows the Java client; where
 it differs the row says why.
 
-The engine compares codes with numbers elsewhere only to choose what an error says (`producer/engine/failure.py`,
-`transaction_requests.py`). Answers to other requests are read where these are made: ApiVersions in `connection.py`,
-logins in `authentication.py`, Metadata in `metadata.py`, single requests in `commit/admin`, `operate/checks` and
-`operate/cli`.
+Elsewhere codes are compared to choose what an error says (`producer/engine/failure.py`, `transaction_requests.py`), and
+where a row is not enough: `commit/takeover.py` halves a time-out that the brokers refuse, `transaction_requests.py`
+notes that a commit may be done, and `coordinator_outcome` below looks at what the transaction was about to do. Answers
+to other requests are read where these are made: ApiVersions in `connection.py`, logins in `authentication.py`, Metadata
+in `metadata.py`, single requests in `commit/admin`, `operate/checks` and `operate/cli`.
 """
 
 from __future__ import annotations
