@@ -55,6 +55,7 @@ from kafka_sink.commit.ledger import (
 )
 from kafka_sink.commit.ledger_codec import (
     VALUE_BYTES_MAX,
+    FoundClaim,
     UnreadableRecord,
     beginning_of_plain,
     decode_claim,
@@ -161,6 +162,8 @@ class LedgerRead(CommitStep):
         self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
+        # By the name of an operator's sweep that is not over: the runs that have claimed since it began.
+        self._sweeps: dict[str, set[str]] = {}
         ledger = self.settings.ledger
         if self._stop_offset is None:
             self.asks.add(now_ms, offset_ask(LOG_STOP, ledger, LATEST))
@@ -249,11 +252,21 @@ class LedgerRead(CommitStep):
     def _take_claim(self, offset: int, key: bytes, value: bytes) -> None:
         # An unreadable claim gives no run; it never stops a driver.
         with suppress(RemoteProtocolError):
-            run, code = decode_claim(value)
-            if self._code and code is None and key == self._older_claim_key:
+            found = decode_claim(value)
+            if self._code and found.code is None and key == self._older_claim_key:
                 self._older_claim = offset
-            if self._is_own_claim(key, code):
-                self._claims.setdefault(run, offset)
+            if self._is_own_claim(key, found.code):
+                self._claims.setdefault(found.run, offset)
+                self._note_sweep(found)
+
+    def _note_sweep(self, found: FoundClaim) -> None:
+        if found.is_over:
+            self._sweeps.pop(found.sweep, None)
+        elif found.sweep:
+            self._sweeps.setdefault(found.sweep, set())
+        elif found.run:
+            for runs in self._sweeps.values():
+                runs.add(found.run)
 
     def _is_own_claim(self, key: bytes, code: str | None) -> bool:
         """What the driver of a labelled write claims under the key of its sink is said to drivers of the release
@@ -370,6 +383,7 @@ class LedgerRead(CommitStep):
             self._sink_id,
             newest,
             claims=self._claims,
+            sweeps=tuple(map(frozenset, self._sweeps.values())),
             older_key=older_key,
             older_sink_id=older_sink_id,
             older_offset=older_offset,

@@ -95,13 +95,25 @@ class Claim(CommitStep):
 
     A driver of the release before takes a fence for another process of its own run, and goes on. So a labelled write
     first claims what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since
-    the fence, that is read here, and it is fenced again (`LedgerState.older_offset`)."""
+    the fence, that is read here, and it is fenced again (`LedgerState.older_offset`).
 
-    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int) -> None:
+    `sweep`: the name of an operator's command that is about to abort what is open in the line, or has (`is_over`).
+    Nothing keeps those requests from arriving after another driver has fenced the command, checked its transactions
+    and decided. So that driver has to know (`LedgerState.is_being_swept`)."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        session: DriverSession,
+        wall_ms: int,
+        sweep: str = "",
+        *,
+        is_over: bool = False,
+    ) -> None:
         super().__init__(settings)
         self.offset: int | None = None
         self._session = session
-        self._value = encode_claim(session.line, session.run, wall_ms)
+        self._value = encode_claim(session.line, session.run, wall_ms, sweep, is_over=is_over)
 
     def ask_first(self, now_ms: int) -> None:
         session = self._session

@@ -14,12 +14,13 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from kafka_sink import Producer
 from kafka_sink.commit import ledger_read
-from kafka_sink.commit.identity import sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
-from kafka_sink.commit.session import DriverSession
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.commit.session import CommitResult, DriverOperation, DriverSession, Job
+from kafka_sink.errors import CommitAborted, KafkaSinkError
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.operate.cli import signs
+from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
@@ -407,6 +408,36 @@ def test_a_transaction_of_an_application_that_is_no_sink_is_not_listed(broker: E
             said = shell("transactions", "--bootstrap-server", broker.bootstrap_servers)
     assert [one["transactional_id"] for one in listed["transaction_states"]] == [name]
     assert (said.exit_code, said.out) == (0, "no open transaction of any sink\n")
+
+
+def test_a_command_that_aborts_tells_the_drivers_of_its_lines_when_it_begins_and_ends(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver of an export commits when the command has fenced its line, and has not aborted yet."""
+    export = BatchKey("", "monday")
+    attempts = [replace(sink, run=run_of_label("monday", nonce)) for nonce in ("a", "b", "c")]
+    receipts = [attempts[0].task(export, number) for number in range(2)]
+    run, errors = SinkClient._run, []
+
+    def run_and_commit(self: SinkClient, job: Job, line: Line) -> CommitResult:
+        if job.operation is DriverOperation.SWEEP:
+            with client_of(sink.servers) as client:
+                errors.append(client.run(attempts[0].committer(client, export, receipts)).error)
+        return run(self, job, line)
+
+    monkeypatch.setattr(SinkClient, "_run", run_and_commit)
+    said = shell.about(sink, "transactions", "--abort", "--yes", "--json")
+    assert said.exit_code == 0 and len(said.content["aborted"]) == 2
+    assert isinstance(errors[0], CommitAborted) and sink.visible() == []
+    attempts[1].deliver(export)
+    assert sink.visible() == rows(export, 0, 1)
+    # Nothing of the command is left: what nobody has claimed since is decided as well.
+    other = BatchKey("", "tuesday")
+    tuesday = replace(sink, run=run_of_label("tuesday", "a"))
+    tuesday.task(other, 0)
+    assert shell.about(sink, "transactions", "--abort", "--yes").exit_code == 0
+    replace(sink, run=run_of_label("tuesday", "b")).deliver(other)
+    assert sink.visible() == sorted(rows(export, 0, 1) + rows(other, 0, 1))
 
 
 def test_what_another_ledger_may_have_decided_is_not_aborted(sink: Sink, shell: Shell) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, Transacti
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import SetAside
+from kafka_sink.commit.takeover import Claim
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.kafka.client.outcome import describe_answer
@@ -243,18 +245,33 @@ class SinkClient(ClusterSession):
         transaction may be about to be decided in a line of which the ledger knows nothing yet; its run tells which one
         that is. Only what belongs to such a line is aborted, after all of a sink have been finished."""
         decisions, is_sweeping = self.list_decisions(), operation is DriverOperation.SWEEP
+        sweep = secrets.token_hex(8) if is_sweeping else ""
         lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
-        lines |= _lines_of(self.list_open_transactions().found) if is_sweeping else set()
+        listed = self.list_open_transactions().found if is_sweeping else []
+        lines |= _lines_of(listed)
         sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions} or {self.named_sink}
         results: list[CommitResult] = []
         for sink_id in sorted(sink_ids):
             labels = [line for line in sorted(lines) if line.sink_id == sink_id and line.code]
-            finished = [self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line) for line in labels]
+            finish = Job(DriverOperation.FINISH, wall_ms=self.wall_ms, sweep=sweep)
+            finished = [self._run(finish, line) for line in labels]
             results += finished
+            is_over = True
             if all(result.error is None for result in finished):
-                codes = frozenset(line.code for line in labels)
-                results.append(self._run(Job(operation, wall_ms=self.wall_ms, codes=codes), Line(sink_id)))
+                codes, ids = frozenset(line.code for line in labels), frozenset(one.transactional_id for one in listed)
+                swept = replace(finish, operation=operation, codes=codes, listed_ids=ids if is_sweeping else None)
+                results.append(self._run(swept, Line(sink_id)))
+                is_over = results[-1].is_swept
+            if is_sweeping and is_over:
+                self._end_sweep(sweep, [*labels, Line(sink_id)])
         return results
+
+    def _end_sweep(self, sweep: str, lines: Sequence[Line]) -> None:
+        """Every request to abort is answered: drivers of these lines may decide again. If this is not told, the next
+        commit of each fails, and the one after it does not."""
+        for line in lines:
+            session = DriverSession(line.sink_id, code=line.code)
+            self.client.run_step(Claim(self.settings(), session, self.wall_ms, sweep, is_over=True))
 
     def set_aside(self, ledger_key: str, offset: int) -> SetAside:
         return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms))
