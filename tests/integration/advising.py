@@ -646,7 +646,7 @@ CASES = (
          {"recover": rows_are_visible, **CHOICE}),
     Case("no topic, shown by check", "topics._missing",
          lambda sink: checked(replace(sink, topic=f"{sink.topic}-2"), "topic"), {"topic": topic_is_there}),
-    Case("no topic for manifests, shown by check", "topics._no_manifest_topic",
+    Case("no topic for manifests, shown by check", "topics._manifest_findings",
          lambda sink: checked(sink, "topic", **manifests_of(sink)), {"topic": manifest_topic_is_there}),
     Case("open, shown by status", "findings._judge_open", status_says(open_in_time, "open"),
          {"recover": rows_are_visible}),

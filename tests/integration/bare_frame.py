@@ -32,7 +32,12 @@ class BareFrame:
     def __init__(self, parts: Sequence[Sequence[str]], query: tuple[str, int, str] | None = None) -> None:
         names = (task_context.QUERY_ID, task_context.BATCH_ID, task_context.RUN_ID)
         properties = {} if query is None else dict(zip(names, map(str, query), strict=True))
-        context = SimpleNamespace(getLocalProperty=properties.get)
+        context = SimpleNamespace(
+            getLocalProperty=properties.get,
+            addJobTag=lambda _tag: None,
+            removeJobTag=lambda _tag: None,
+            cancelJobsWithTag=lambda _tag: None,
+        )
         conf = SimpleNamespace(get=lambda _name, _default: "4m")
         self.sparkSession = SimpleNamespace(sparkContext=context, conf=conf)
         self._parts = parts
@@ -40,7 +45,10 @@ class BareFrame:
         self.before_task: Callable[[int], None] = lambda _: None
 
     def mapInArrow(self, run: Callable[..., Iterator[pa.RecordBatch]], _schema: object) -> Any:
-        return SimpleNamespace(collect=lambda: [self._run_task(run, number) for number in range(len(self._parts))])
+        def collect() -> list[tuple[bytes]]:
+            return [self._run_task(run, number) for number in range(len(self._parts))]
+
+        return SimpleNamespace(collect=collect, sparkSession=self.sparkSession)
 
     def _run_task(self, run: Callable[..., Iterator[pa.RecordBatch]], number: int) -> tuple[bytes]:
         self.before_task(number)

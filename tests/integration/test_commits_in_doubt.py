@@ -105,4 +105,4 @@ def test_a_producer_that_ends_without_a_commit_in_flight_is_not_in_doubt(embedde
     embedded_kafka.core.faults.add(Fault(api="EndTxn", delay_before_ms=HOUR_MS))
     with pytest.raises(OperationTimeout) as caught:
         producer.close(0.2)
-    assert caught.value.name == "PKS-3009"
+    assert caught.value.name == "PKS-5011"

@@ -142,7 +142,7 @@ def test_the_reader_of_the_guide_waits_for_rows_behind_another_s_open_transactio
     other.begin_transaction()
     other.send("a", b"of another").result(20)
     deliver(named, "query", 1)
-    (manifest,) = kafka_sink.read_manifests(named)
+    (manifest,) = kafka_sink.read_manifests(named, timeout_s=60)  # another thread closes the decision
     assert manifest.partitions == (WrittenPartition("a", 0, 1, 1, 1),) and broker.records("a") == []
     names: dict[str, Any] = {}
     exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)

@@ -11,6 +11,7 @@ import traceback
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,6 +19,7 @@ from unittest import mock
 import pytest
 
 import kafka_sink
+from kafka_sink.commit.admin.cluster_settings import settings_of_cluster
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.spark import driver, second_door
@@ -112,7 +114,8 @@ def test_a_decided_batch_whose_error_user_code_catches_is_finished_before_the_ne
     embedded_kafka: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A commit goes on until a part of the transactions' time is left, an abort for two minutes.
-    monkeypatch.setattr(driver, "DeliverySettings", be_impatient)
+    monkeypatch.setattr(driver, "settings_of_cluster", be_impatient)
+    monkeypatch.setattr(driver, "margin_ms", lambda timeout_ms: timeout_ms - 5_000)
     run = str(uuid.uuid4())
     with KafkaProxy(embedded_kafka.bootstrap_servers) as proxy:
         given = options(proxy.bootstrap_servers, "rows")
@@ -135,8 +138,8 @@ def test_a_decided_batch_whose_error_user_code_catches_is_finished_before_the_ne
     assert open_transactions(embedded_kafka.bootstrap_servers, "sink-of-rows") == []
 
 
-def be_impatient(**settings: Any) -> DeliverySettings:
-    return DeliverySettings(**{**settings, "patience_ms": 2_000, "margin_ms": TIMEOUT_MS - 5_000})
+def be_impatient(*given: Any) -> DeliverySettings:
+    return replace(settings_of_cluster(*given), patience_ms=2_000)
 
 
 def check_rows(kafka: EmbeddedBroker, numbers: range) -> None:

@@ -31,6 +31,8 @@ _INT32 = Struct(">i")
 _ACKS_AND_TIMEOUT = Struct(">hi")
 # Counts below this take one byte.
 _SMALL_COUNT = 0x7F
+# A constant: this is done for each request.
+_FLEXIBLE = PRODUCE.flexible or 0
 # After the length, the API key and the version.
 _CORRELATION_ID_AT = 8
 # A partition in a response: index, error code, base offset, append time, log start offset. Without an error there are
@@ -50,7 +52,7 @@ def encode_produce_head(
         raise LocalProtocolError(f"Produce v{version}: spoken are {PRODUCE.version_min} to {PRODUCE.version_max}")
     head = bytearray(_INT32.size)
     head += encode_request_header(PRODUCE, version, correlation_id=0, client_id=client_id)
-    string_codec(PRODUCE.is_flexible(version), True).write(head, transactional_id)
+    string_codec(version >= _FLEXIBLE, True).write(head, transactional_id)
     try:
         head += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
     except error as cause:
@@ -60,7 +62,7 @@ def encode_produce_head(
 
 def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
     """The whole frame of a request that begins with `head`."""
-    is_flexible = PRODUCE.is_flexible(version)
+    is_flexible = version >= _FLEXIBLE
     no_tags = b"\x00" if is_flexible else b""
     small = bytearray(head)
     payloads: list[bytes] = []
@@ -122,7 +124,7 @@ class Acknowledgements:
 
 def read_acknowledgements(version: int, frame: bytes, correlation_id: int) -> Acknowledgements | None:
     """None: the frame has errors, or may be invalid, and must be decoded by the rows."""
-    if not PRODUCE.is_flexible(version):
+    if version < _FLEXIBLE:
         return None
     partitions: list[tuple[str | bytes, int, int, int]] = []
     try:
