@@ -23,7 +23,7 @@ NAMED_MAX = 10
 _LATER = "After that the same command finds out whether rows are missing"
 
 
-SWEPT = "an operator's command (pykafka-sink transactions --abort) was aborting what this sink has open"
+SWEPT = "an operator's command (transactions --abort) was aborting what this sink has open"
 
 
 def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:
