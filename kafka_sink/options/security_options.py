@@ -29,11 +29,9 @@ class SecurityOptions:
     ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ssl_cipher_suites: tuple[str, ...] = ()
     ssl_endpoint_identification_algorithm: str = "https"
-    ssl_truststore_type: str = "JKS"
     ssl_truststore_location: str | None = None
     ssl_truststore_password: str | None = None
     ssl_truststore_certificates: str | None = None
-    ssl_keystore_type: str = "JKS"
     ssl_keystore_location: str | None = None
     ssl_keystore_password: str | None = None
     ssl_keystore_certificate_chain: str | None = None
@@ -66,7 +64,6 @@ class SecurityOptions:
     sasl_oauthbearer_jwt_retriever_class: str = "DefaultJwtRetriever"
     sasl_oauthbearer_scope: str | None = None
     sasl_oauthbearer_header_urlencode: bool = False
-    sasl_login_callback_handler_class: str | None = None
     sasl_login_connect_timeout_ms: int | None = None
     sasl_login_read_timeout_ms: int | None = None
     sasl_login_retry_backoff_ms: int = 100

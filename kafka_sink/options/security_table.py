@@ -65,14 +65,14 @@ _ENCRYPT = (
            "as OpenSSL's rehash makes it. Without this and ssl.truststore.certificates, the system's trusted "
            "certificates are used.", example="/etc/kafka/ca.pem"),
     Option("ssl.truststore.certificates", NOT_EMPTY, "PEM text with the certificates to trust."),
-    Option("ssl.truststore.type", STORE_TYPE, _STORE_TYPE),
+    Option("ssl.truststore.type", STORE_TYPE, _STORE_TYPE, default="JKS", into=""),
     Option("ssl.truststore.password", SECRET, "Password of that file, if it is PKCS12."),
     Option("ssl.keystore.location", PemPath(), f"{_STORE_FILE} with the client's own key and certificates.",
            example="/etc/kafka/client.pem"),
     Option("ssl.keystore.certificate.chain", NOT_EMPTY, "PEM text with the client's own certificates."),
     Option("ssl.keystore.key", SECRET, "PEM text with the client's own key."),
     Option("ssl.key.password", SECRET, "Password of that key, if it is encrypted."),
-    Option("ssl.keystore.type", STORE_TYPE, _STORE_TYPE),
+    Option("ssl.keystore.type", STORE_TYPE, _STORE_TYPE, default="JKS", into=""),
     Option("ssl.keystore.password", SECRET, "Password of that file and of the key in it, if it is PKCS12."),
     Option("ssl.certificate.location", PemPath(), f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
     Option("ssl.key.location", PemPath(), f"{_PEM_FILE} with the client's own key.", origin=_RD),
@@ -107,7 +107,7 @@ _LOG_IN = (
            "accepted: this producer does the same anyway.", _JVM,
            same=("software.amazon.msk.auth.iam.IAMClientCallbackHandler",)),
     Option("sasl.login.callback.handler.class", CallbackHandler(), "Kafka's own handlers for OAUTHBEARER, for which "
-           "this producer needs no class."),
+           "this producer needs no class.", into=""),
     refuse("sasl.login.class", "JVM class that logs in.", _JVM),
     Option("sasl.aws.region", AWS_REGION, "Region of the brokers; if not set, that of their hostnames, then "
            "AWS_REGION or AWS_DEFAULT_REGION.", scope=_AWS, origin=_OWN),

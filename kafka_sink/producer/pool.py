@@ -40,18 +40,14 @@ class ProducerPool:
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []  # longest idle first
 
-    @property
-    def idle_count(self) -> int:
-        return len(self._idle)
-
-    def borrow(self, options: ProducerOptions, transactional_id: str | None = None) -> Producer:
-        """A new producer, reusing the connections of an idle one with the same options if there is one."""
-        return self.borrow_to_go_on(options, transactional_id, None)[0]
-
-    def borrow_to_go_on(
-        self, options: ProducerOptions, transactional_id: str | None, expected: ProducerIdentity | None
+    def borrow(
+        self,
+        options: ProducerOptions,
+        transactional_id: str | None = None,
+        expected: ProducerIdentity | None = None,
     ) -> tuple[Producer, bool]:
-        """And whether it has begun a transaction with the expected identity (`Producer.start_over`)."""
+        """A new producer, with the connections of an idle one of the same options if there is one; and whether it has
+        begun a transaction with the expected identity (`Producer.start_over`)."""
         self._close_idle_too_long()
         while (producer := self._take(options)) is not None:
             try:

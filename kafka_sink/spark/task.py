@@ -183,7 +183,7 @@ class Task:
 
     def _borrow(self, identity: TaskIdentity | None, expected: ProducerIdentity | None = None) -> tuple[Producer, bool]:
         """And whether it has begun a transaction with the expected identity, of which no broker knows yet."""
-        producer, has_begun = POOL.borrow_to_go_on(self._producer_options, _transactional_id(identity), expected)
+        producer, has_begun = POOL.borrow(self._producer_options, _transactional_id(identity), expected)
         if self._options.topic is not None:
             producer.look_ahead(self._options.topic)
         self._retries_before = producer.retried_record_count

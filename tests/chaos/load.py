@@ -34,14 +34,12 @@ GROUP = "producer-metrics"
 class Progress:
     """The sender thread reports each completed call here."""
 
-    done_calls: int = 0
     errors: list[KafkaSinkError] = field(default_factory=list)
     done_at: list[float] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def on_done(self, error: KafkaSinkError | None) -> None:
         with self._lock:
-            self.done_calls += 1
             self.done_at.append(time.monotonic())
             if error is not None:
                 self.errors.append(error)

@@ -60,42 +60,46 @@ def pool() -> Iterator[ProducerPool]:
     pool.close()
 
 
+def take(pool: ProducerPool, options: ProducerOptions, transactional_id: str | None = None) -> Producer:
+    return pool.borrow(options, transactional_id)[0]
+
+
 def is_open(producer: Producer) -> bool:
     return repr(producer).endswith("open>")
 
 
 def test_the_same_options_get_the_same_producer_again(pool: ProducerPool, options: ProducerOptions) -> None:
-    first = pool.borrow(options)
-    assert pool.idle_count == 0
+    first = take(pool, options)
+    assert len(pool._idle) == 0
     pool.give_back(options, first)
-    assert pool.idle_count == 1
-    again = pool.borrow(replace(options))
+    assert len(pool._idle) == 1
+    again = take(pool, replace(options))
     assert again is first
-    assert pool.idle_count == 0
+    assert len(pool._idle) == 0
     pool.give_back(options, again)
 
 
 def test_a_borrowed_producer_is_nobody_elses(pool: ProducerPool, options: ProducerOptions) -> None:
-    first, second = pool.borrow(options), pool.borrow(options)
+    first, second = take(pool, options), take(pool, options)
     assert first is not second
     for producer in (first, second):
         producer.send(TOPIC, b"x")
         producer.flush()
         pool.give_back(options, producer)
-    assert pool.idle_count == 2
-    assert (pool.borrow(options), pool.borrow(options)) == (second, first), "those not needed any more grow old"
+    assert len(pool._idle) == 2
+    assert (take(pool, options), take(pool, options)) == (second, first), "those not needed any more grow old"
     for producer in (first, second):
         pool.give_back(options, producer)
 
 
 def test_other_options_get_another_producer(pool: ProducerPool, options: ProducerOptions) -> None:
     other = replace(options, acks=1, enable_idempotence=False)
-    first = pool.borrow(options)
+    first = take(pool, options)
     pool.give_back(options, first)
-    second = pool.borrow(other)
+    second = take(pool, other)
     assert second is not first
     pool.give_back(other, second)
-    assert (pool.borrow(options), pool.borrow(other)) == (first, second)
+    assert (take(pool, options), take(pool, other)) == (first, second)
     for producer in (first, second):
         producer.close(0)
 
@@ -103,14 +107,14 @@ def test_other_options_get_another_producer(pool: ProducerPool, options: Produce
 def test_a_producer_that_was_given_back_has_another_identity_for_its_next_borrower(
     pool: ProducerPool, options: ProducerOptions
 ) -> None:
-    first = pool.borrow(options, "task-1")
+    first = take(pool, options, "task-1")
     assert repr(first) == "<Producer pykafka-sink open>"
     first.init_transactions()
     first.begin_transaction()
     first.send(TOPIC, b"x")
     receipt = first.prepare_transaction()
     pool.give_back(options, first)
-    second = pool.borrow(options, "task-2")
+    second = take(pool, options, "task-2")
     assert second is first
     second.init_transactions()
     second.begin_transaction()
@@ -123,11 +127,11 @@ def test_an_idle_producer_has_begun_with_the_expected_identity_and_a_new_one_ask
     pool: ProducerPool, options: ProducerOptions
 ) -> None:
     expected = ProducerIdentity(7, 3)
-    new, has_begun = pool.borrow_to_go_on(options, "task", expected)
+    new, has_begun = pool.borrow(options, "task", expected)
     assert not has_begun
     new.init_transactions()
     pool.give_back(options, new)
-    again, has_begun = pool.borrow_to_go_on(options, "task", expected)
+    again, has_begun = pool.borrow(options, "task", expected)
     assert again is new and has_begun
     receipt = again.prepare_transaction()
     assert (receipt.producer_id, receipt.producer_epoch) == expected and not receipt.is_started
@@ -138,13 +142,13 @@ def test_a_borrowed_producer_is_never_evicted_and_an_idle_one_is_when_its_time_i
     pool: ProducerPool, options: ProducerOptions, clock: Clock
 ) -> None:
     limit_s = options.connections_max_idle_ms / 1000
-    borrowed, idle = pool.borrow(options), pool.borrow(options)
+    borrowed, idle = take(pool, options), take(pool, options)
     pool.give_back(options, idle)
     clock.now_s += limit_s
-    pool.give_back(options, pool.borrow(replace(options, linger_ms=1)))
+    pool.give_back(options, take(pool, replace(options, linger_ms=1)))
     assert is_open(idle)  # the limit itself is still allowed
     clock.now_s += 1
-    other = pool.borrow(replace(options, linger_ms=2))
+    other = take(pool, replace(options, linger_ms=2))
     assert not is_open(idle)
     assert is_open(borrowed)
     pool.give_back(options, borrowed)
@@ -157,44 +161,44 @@ def test_negative_idle_time_keeps_producers_for_ever(
     pool: ProducerPool, options: ProducerOptions, clock: Clock
 ) -> None:
     patient = replace(options, connections_max_idle_ms=-1)
-    producer = pool.borrow(patient)
+    producer = take(pool, patient)
     pool.give_back(patient, producer)
     clock.now_s += 10**9
-    assert pool.borrow(patient) is producer
+    assert take(pool, patient) is producer
     producer.close(0)
 
 
 def test_no_more_than_a_few_idle_producers_are_kept(pool: ProducerPool, options: ProducerOptions) -> None:
     kinds = [replace(options, linger_ms=number) for number in range(IDLE_PRODUCERS_MAX + 2)]
-    producers = [pool.borrow(kind) for kind in kinds]
+    producers = [take(pool, kind) for kind in kinds]
     for kind, producer in zip(kinds, producers, strict=True):
         pool.give_back(kind, producer)
-    assert pool.idle_count == IDLE_PRODUCERS_MAX
+    assert len(pool._idle) == IDLE_PRODUCERS_MAX
     assert [is_open(producer) for producer in producers] == [False] * 2 + [True] * IDLE_PRODUCERS_MAX
 
 
 def test_a_producer_that_broke_while_it_was_idle_is_not_handed_out(
     pool: ProducerPool, options: ProducerOptions
 ) -> None:
-    broken = pool.borrow(options)
+    broken = take(pool, options)
     pool.give_back(options, broken)
     broken.close(0)
-    fresh = pool.borrow(options)
+    fresh = take(pool, options)
     assert fresh is not broken
     fresh.send(TOPIC, b"x")
     fresh.flush()
     pool.give_back(options, fresh)
-    assert pool.idle_count == 1
+    assert len(pool._idle) == 1
 
 
 def test_a_producer_that_cannot_start_over_is_closed_and_not_handed_out(
     pool: ProducerPool, options: ProducerOptions
 ) -> None:
-    busy = pool.borrow(options, "task")
+    busy = take(pool, options, "task")
     busy.init_transactions()
     busy.begin_transaction()
     pool.give_back(options, busy)
-    fresh = pool.borrow(options)
+    fresh = take(pool, options)
     assert fresh is not busy
     assert not is_open(busy)
     pool.give_back(options, fresh)
@@ -210,7 +214,7 @@ def test_500_rounds_by_20_threads_never_share_a_producer_and_end_with_all_of_the
 
     def rounds() -> None:
         for _ in range(25):
-            producer = pool.borrow(options)
+            producer = take(pool, options)
             with lock:
                 if id(producer) in borrowed:
                     shared.append(producer)
@@ -227,14 +231,14 @@ def test_500_rounds_by_20_threads_never_share_a_producer_and_end_with_all_of_the
     for thread in threads:
         thread.join()
     assert shared == []
-    assert 1 <= pool.idle_count <= IDLE_PRODUCERS_MAX
-    assert sum(map(is_open, everyone)) == pool.idle_count
+    assert 1 <= len(pool._idle) <= IDLE_PRODUCERS_MAX
+    assert sum(map(is_open, everyone)) == len(pool._idle)
 
 
 def test_a_forked_child_starts_with_an_empty_pool_and_leaves_the_parents_connections_alone(
     servers: str, options: ProducerOptions
 ) -> None:
-    producer = POOL.borrow(options)
+    producer = take(POOL, options)
     producer.send(TOPIC, b"before")
     producer.flush()
     POOL.give_back(options, producer)
@@ -243,7 +247,7 @@ def test_a_forked_child_starts_with_an_empty_pool_and_leaves_the_parents_connect
         if child == 0:  # no exception may leave this branch: pytest would run on in the child
             verdict = 1
             try:
-                own = POOL.borrow(options)
+                own = take(POOL, options)
                 own.send(TOPIC, b"child")
                 own.flush()
                 own.close()
@@ -257,7 +261,7 @@ def test_a_forked_child_starts_with_an_empty_pool_and_leaves_the_parents_connect
                 os._exit(verdict)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert POOL.borrow(options) is producer
+        assert take(POOL, options) is producer
         assert producer.send(TOPIC, b"after").result(10).topic == TOPIC
     finally:
         producer.close(0)

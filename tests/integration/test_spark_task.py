@@ -195,7 +195,7 @@ def test_fail_names_the_row_counted_from_the_start_of_the_task(
     assert text in str(raised.value)
     assert str(raised.value).endswith(" (Spark partition 3, TID 11, of batch 7 of query q-1)")
     assert raised.value.row == 12
-    assert POOL.idle_count == 0
+    assert POOL._idle == []
 
 
 def test_fail_names_a_topic_that_cannot_be(broker: EmbeddedBroker) -> None:
@@ -302,11 +302,11 @@ def test_a_commit_that_finds_no_broker_says_that_the_batch_is_not_committed(key:
 
 def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(broker: EmbeddedBroker) -> None:
     write(broker, [rows({"value": "x", "topic": "rows"})])
-    assert POOL.idle_count == 1
+    assert len(POOL._idle) == 1
     broker.inject(Fault(api="Produce", error_code=87))  # INVALID_RECORD
     with pytest.raises(DeliveryError, match="Spark partition 3"):
         write(broker, [rows({"value": "x", "topic": "rows"})])
-    assert POOL.idle_count == 0
+    assert POOL._idle == []
 
 
 def test_an_init_producer_id_without_an_answer_costs_the_attempt_its_transactional_id(broker: EmbeddedBroker) -> None:
@@ -348,7 +348,7 @@ def test_an_error_of_the_source_comes_through_unchanged(broker: EmbeddedBroker) 
 
     with pytest.raises(ValueError, match=r"^of the user's own$"):
         write(broker, failing())  # type: ignore[arg-type]
-    assert POOL.idle_count == 0
+    assert POOL._idle == []
 
 
 def test_columns_that_are_not_written_and_options_without_effect_are_told_once_for_all_batches_of_a_stream(

@@ -499,7 +499,6 @@ def test_key_and_trust_may_be_pkcs12(
 
     chosen = options(
         authority,
-        ssl_truststore_type="PKCS12",
         ssl_truststore_location=str(java_truststore),
         ssl_truststore_password="of the store",
         ssl_keystore_location=str(keystore),

@@ -481,16 +481,10 @@ NOT_SHOWN: Mapping[str, str] = {
     "SinkOptions.producer": "its fields are here",
     "EnvelopeOptions.has_own_json": "it only saves a check of values that are valid",
     "FormatOptions.notices": "they are among those of SinkOptions when options are parsed",
-    "SecurityOptions.ssl_truststore_type":
-        "a file shows its type; the option is compared with it when options are parsed",
-    "SecurityOptions.ssl_keystore_type":
-        "a file shows its type; the option is compared with it when options are parsed",
     "SecurityOptions.sasl_kerberos_service_name":
         "it needs a Kerberos realm: tests/integration/test_kerberos_kafka.py",
     "SecurityOptions.sasl_kerberos_principal": "it needs a Kerberos realm: tests/integration/test_kerberos_kafka.py",
     "SecurityOptions.sasl_kerberos_keytab": "it needs a Kerberos realm: tests/integration/test_kerberos_kafka.py",
-    "SecurityOptions.sasl_login_callback_handler_class":
-        "Kafka's own handlers are accepted when options are parsed; the sink has them built in",
 }  # fmt: skip
 
 

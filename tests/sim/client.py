@@ -118,7 +118,7 @@ class Client(Host):
         records = [
             self.history.new_record(
                 self.name, topic_partition, is_idempotent=options.enable_idempotence, acks=options.acks,
-                transaction=self.transaction, now_ms=now_ms,
+                transaction=self.transaction,
             )
             for _ in range(record_count)
         ]  # fmt: skip

@@ -50,7 +50,6 @@ class Record:
     is_idempotent: bool
     acks: int
     transaction: Transaction | None
-    appended_ms: int
     fate: Fate = Fate.PENDING
     offset: int = -1
     reason: str = ""
@@ -69,9 +68,9 @@ class History:
 
     def new_record(
         self, client: str, topic_partition: TopicPartition, *, is_idempotent: bool, acks: int,
-        transaction: Transaction | None, now_ms: int,
+        transaction: Transaction | None,
     ) -> Record:  # fmt: skip
-        record = Record(len(self.records), client, topic_partition, is_idempotent, acks, transaction, now_ms)
+        record = Record(len(self.records), client, topic_partition, is_idempotent, acks, transaction)
         self.records.append(record)
         if transaction is not None:
             transaction.records.append(record)

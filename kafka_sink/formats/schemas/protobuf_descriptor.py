@@ -64,8 +64,8 @@ class _Message:
     def text(self, number: int) -> str:
         return b"".join(self.contents(number)[-1:]).decode()
 
-    def number(self, number: int, default: int = 0) -> int:
-        value = self._values.get(number, [default])[-1]
+    def number(self, number: int) -> int:
+        value = self._values.get(number, [0])[-1]
         if not isinstance(value, int):
             raise TypeError
         return value

@@ -266,16 +266,6 @@ def without_a_leader() -> EngineDriver:
     return driver
 
 
-def sent_then_expired(driver: EngineDriver, *, behind: int = 1) -> tuple[ProducerBatch, list[ProducerBatch]]:
-    """The first batch expires on the wire; the ones after it are a second younger and still open."""
-    first = driver.send()
-    driver.sleep(1_000)
-    later = [driver.send() for _ in range(behind)]
-    driver.sleep(DELIVERY_TIMEOUT_MS - 1_000)
-    assert timeout_of(driver, first).ambiguous
-    return first, later
-
-
 # ---- expiry --------------------------------------------------------------------------------------------------------
 
 
