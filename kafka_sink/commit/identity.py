@@ -25,13 +25,12 @@ from urllib.parse import urlsplit
 import mmh3
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.values import SINK_ID_LETTERS
 
 DRIVER = "driver"
 # Sink id in the transactional ids of a batch write without a label.
 UNNAMED = "batch"
-# A transactional id is a string of at most 32,767 bytes in the protocol; metrics and logs need it short.
-SINK_ID_CHARACTERS_MAX = 200
-_SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
+_LETTERS_OF_SINK_ID = re.compile(f"{SINK_ID_LETTERS}+")
 _RUN_HASH = re.compile(r"[0-9a-f]{16}")
 _OF_QUERY = re.compile(r"-[0-9a-f]{16}")
 # Spark counts its attempts in 64 bits.
@@ -84,6 +83,13 @@ class TaskIdentity:
         return replace(self, spark_partition=self.spark_partition + PARTITION_STEP)
 
 
+def name_of_stream(sink_id: str | None, checkpoint_location: str | None) -> str | None:
+    """The name that a stream has in its ledger, before its query's hash is added. None: neither of the two is given."""
+    if sink_id is not None or checkpoint_location is None:
+        return sink_id
+    return sink_id_of_checkpoint(checkpoint_location)
+
+
 def sink_id_of_checkpoint(location: str) -> str:
     """The default name of a sink: the same for every spelling of one checkpoint location."""
     try:
@@ -101,18 +107,8 @@ def label_of(query_name: str | None, location: str | None) -> str:
     return text if len(text) <= SINK_LABEL_MAX else "..." + text[3 - SINK_LABEL_MAX :]
 
 
-def check_sink_id(sink_id: str, option: str = "sink.id") -> str:
-    """The value of the option, if it can be part of a transactional id and of an ACL."""
-    if not has_letters_of_sink_id(sink_id) or len(sink_id) > SINK_ID_CHARACTERS_MAX:
-        raise ConfigError(
-            f"{option} is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
-            "because it is the beginning of transactional ids and of the ACL for them"
-        )
-    return sink_id
-
-
 def has_letters_of_sink_id(text: str) -> bool:
-    return bool(_SINK_ID.fullmatch(text))
+    return bool(_LETTERS_OF_SINK_ID.fullmatch(text))
 
 
 def normalize_location(location: str) -> str:

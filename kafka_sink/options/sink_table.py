@@ -26,12 +26,12 @@ from kafka_sink.options.values import (
     FUNCTION_NAME,
     INT,
     NOT_EMPTY,
+    SINK_ID,
     TOPIC_NAME,
     Choice,
     Converted,
     Whole,
     parse_web_address,
-    pattern,
 )
 
 # Values of `delivery.fallback`; the other one is AT_LEAST_ONCE.
@@ -40,8 +40,6 @@ NO_FALLBACK = "none"
 MISMATCHES = ("fail", "warn", "skip")
 METRICS_ENABLED = "metrics.enabled"
 
-# Part of transactional ids and of the ACL for them.
-_SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", r"[a-zA-Z0-9._-]{1,200}")
 # Written to the ledger, which accepts no text longer than 1,000 characters.
 LABEL_MAX = 200
 _LABEL = Converted(f"a text of 1 to {LABEL_MAX} characters", lambda text: text if 1 <= len(text) <= LABEL_MAX else None)
@@ -124,7 +122,7 @@ _DELIVERY = (
     Option("delivery.fallback", Choice((NO_FALLBACK, AT_LEAST_ONCE)), "If the brokers offer no transactions. none: "
            "the write fails before any task runs. at-least-once: write with that guarantee, and log a warning.",
            default=NO_FALLBACK, scope=_ONCE),
-    Option("sink.id", _SINK_ID, "The name of this sink in its ledger, and the prefix of its transactional ids. A "
+    Option("sink.id", SINK_ID, "The name of this sink in its ledger, and the prefix of its transactional ids. A "
            "stream without it is named after its checkpointLocation; a batch write needs it together with batch.id.",
            example="orders-export"),
     Option("batch.id", _LABEL, "Batch writes: the name of this export. A second run with the same name adds "

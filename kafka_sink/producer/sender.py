@@ -30,6 +30,7 @@ from kafka_sink.kafka.client.commands import (
     Send,
 )
 from kafka_sink.kafka.io.network import Network
+from kafka_sink.kafka.io.notices import log_notice
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.engine import commands as c
@@ -40,7 +41,6 @@ from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, 
 from kafka_sink.producer.metrics import ProducerMetrics
 
 _LOGGER = logging.getLogger("kafka_sink")
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 # Delay before retrying when the appender's lock was taken.
 RETRY_MS = 1
@@ -151,7 +151,7 @@ class Sender:
             elif isinstance(command, RequestObserved):
                 self._metrics.on_answer(command)
             else:
-                _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
+                log_notice(_LOGGER, self._client_id, command)
         for seen in step.observations:
             if isinstance(seen, c.Drained):
                 self._metrics.on_drained(seen.batches)

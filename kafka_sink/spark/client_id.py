@@ -7,13 +7,11 @@ its commit.
 
 from __future__ import annotations
 
-from kafka_sink.commit.identity import label_of, sink_id_of_checkpoint
+from kafka_sink.commit.identity import label_of, name_of_stream
 from kafka_sink.options.producer_options import SINK_CLIENT_ID
 from kafka_sink.options.sink_options import SinkOptions
 
 
 def client_id_of(options: SinkOptions) -> str:
-    named = options.producer.client_id or options.sink_id or label_of(options.query_name, None)
-    if named or options.checkpoint_location is None:
-        return named or SINK_CLIENT_ID
-    return sink_id_of_checkpoint(options.checkpoint_location)
+    chosen = options.producer.client_id or options.sink_id or label_of(options.query_name, None)
+    return chosen or name_of_stream(None, options.checkpoint_location) or SINK_CLIENT_ID

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import StructType
 
-from kafka_sink.commit.identity import run_of_label, run_of_query, sink_id_of_checkpoint, sink_id_of_write
+from kafka_sink.commit.identity import name_of_stream, run_of_label, run_of_query, sink_id_of_write
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
@@ -82,10 +82,9 @@ def plan_query(settings: Mapping[str, str], schema: StructType) -> PlannedWrite:
 
 
 def _sink_id_of_stream(options: SinkOptions) -> str:
-    if options.sink_id is not None:
-        return options.sink_id
-    if options.checkpoint_location is not None:
-        return sink_id_of_checkpoint(options.checkpoint_location)
+    name = name_of_stream(options.sink_id, options.checkpoint_location)
+    if name is not None:
+        return name
     raise ConfigError(
         "exactly-once has to know this stream again after a restart: set the option checkpointLocation on the writer "
         "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id. "

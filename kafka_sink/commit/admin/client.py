@@ -60,6 +60,7 @@ from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.client.request import VERSION_MAX
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.kafka.io.network import Network
+from kafka_sink.kafka.io.notices import log_notice
 from kafka_sink.kafka.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
@@ -76,7 +77,6 @@ from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 
 _LOGGER = logging.getLogger("kafka_sink")
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 # The order of requests does not matter; this limits how many are lost with a connection.
 PIPELINED_MAX = 100
 # Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
@@ -512,7 +512,7 @@ class Client:
                 if isinstance(command, (Send, Connect, Disconnect, Resolve)):
                     network.execute(command)
                 elif isinstance(command, Notice):
-                    _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
+                    log_notice(_LOGGER, self.options.client_id, command)
             return step.replies
         except BaseException:
             self._drop()

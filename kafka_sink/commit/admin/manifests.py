@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import NOT_TOLD, WRITE, metadata_of
-from kafka_sink.commit.identity import sink_id_of_checkpoint
+from kafka_sink.commit.identity import name_of_stream
 from kafka_sink.commit.manifest import FORMAT_VERSION
 from kafka_sink.commit.receipt import BatchId, WrittenPartition
 from kafka_sink.errors import AuthorizationError, ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.options.sink_options import SinkOptions
 
 _LOOK_AGAIN_S = 0.2
 # It needs batch.id, which a reader chooses and the functions know.
@@ -100,7 +99,9 @@ def read_manifests(
     topic = parsed.manifest_topic
     if topic is None:
         raise ConfigError("read_manifests needs the option manifest.topic")
-    wanted = Wanted(sink or _named_sink(parsed), query or next(iter(of_options), None), batch)
+    wanted = Wanted(
+        sink or name_of_stream(parsed.sink_id, parsed.checkpoint_location), query or next(iter(of_options), None), batch
+    )
     deadline_s = time.monotonic() + timeout_s
     # Where each partition is read from next. There may be more of them later.
     begins: dict[int, int] = {}
@@ -116,12 +117,6 @@ def read_manifests(
             if found or time.monotonic() >= deadline_s:
                 return found
             time.sleep(_LOOK_AGAIN_S)
-
-
-def _named_sink(options: SinkOptions) -> str | None:
-    if options.sink_id is not None or options.checkpoint_location is None:
-        return options.sink_id
-    return sink_id_of_checkpoint(options.checkpoint_location)
 
 
 def _manifests(reader: PartitionReader, begin: int, end: int) -> Iterator[BatchManifest]:

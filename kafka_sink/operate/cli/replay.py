@@ -15,7 +15,6 @@ from kafka_sink.commit.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, 
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.commit.command_texts import broker_arguments
-from kafka_sink.commit.identity import check_sink_id
 from kafka_sink.commit.replay import Letters, Replay, ReplayPlan, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.commit.session import DeliverySettings
@@ -29,7 +28,7 @@ from kafka_sink.operate.cli.report import DONE, Report, confirm, table
 from kafka_sink.operate.cli.sink_client import ClusterSession, NotAnswered
 from kafka_sink.operate.cli.streams import StatusLine, print_error
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.values import TOPIC_NAME
+from kafka_sink.options.values import SINK_ID, TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 
 FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark.partition")
@@ -49,7 +48,7 @@ class ReplaySession(ClusterSession):
             )
         filters = filters_of(given.filter)
         if given.name is not None:
-            name = check_sink_id(given.name, "--name")
+            name = SINK_ID.parse("--name", given.name)
         else:
             name = default_name(source, target, filters)
         self.replay = Replay(name, source, target, filters)

@@ -21,7 +21,6 @@ from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import (
     Line,
-    check_sink_id,
     code_of_run,
     parse_task_identity,
     sink_id_of_checkpoint,
@@ -42,7 +41,7 @@ from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.values import TOPIC_NAME
+from kafka_sink.options.values import SINK_ID, TOPIC_NAME
 
 LOOK_AGAIN_S = 0.05
 
@@ -79,7 +78,7 @@ class SinkClient(ClusterSession):
         if given.checkpoint is not None:
             self.sink_id = sink_id_of_checkpoint(given.checkpoint)
         elif given.sink_id is not None:
-            self.sink_id = check_sink_id(given.sink_id)
+            self.sink_id = SINK_ID.parse("--sink-id", given.sink_id)
         options = producer_options(given)
         # If a broker accepts a request but does not answer, there must be time to try another one.
         request_ms = min(options.request_timeout_ms, given.timeout * 1000 // 2)

@@ -9,7 +9,8 @@ from kafka_sink.commit.identity import (
     NUMBER_MAX,
     Line,
     TaskIdentity,
-    check_sink_id,
+    has_letters_of_sink_id,
+    name_of_stream,
     parse_task_identity,
     run_hash,
     sink_id_of_checkpoint,
@@ -23,6 +24,7 @@ from kafka_sink.kafka.client.ask import AllBrokers, Ask, Repeat, Reply, ReplyKin
 from kafka_sink.kafka.client.outcome import Meaning, meaning
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import CODES
+from kafka_sink.options.values import SINK_ID
 from kafka_sink.spark.task import IDENTITIES_MAX
 
 
@@ -100,7 +102,7 @@ def test_different_places_are_different_sinks() -> None:
 
 @pytest.mark.parametrize("sink_id", ["orders", "a-b-c", "a-driver", "x-0123456789abcdef-0-0"])
 def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: str) -> None:
-    identity = TaskIdentity(check_sink_id(sink_id), run_hash("run"), 12, 3)
+    identity = TaskIdentity(SINK_ID.parse("sink.id", sink_id), run_hash("run"), 12, 3)
     assert parse_task_identity(identity.transactional_id) == identity
     assert parse_task_identity(Line("plain").driver_id) is None
 
@@ -128,7 +130,19 @@ def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
 @pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "é", "a" * 201])
 def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
     with pytest.raises(ConfigError, match=r"sink\.id"):
-        check_sink_id(sink_id)
+        SINK_ID.parse("sink.id", sink_id)
+
+
+@pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "\u00e9"])
+def test_the_same_letters_are_those_of_a_sink_id_in_a_ledger(sink_id: str) -> None:
+    assert not has_letters_of_sink_id(sink_id)
+    assert has_letters_of_sink_id("a.B_9-")
+
+
+def test_a_stream_is_named_by_its_option_and_otherwise_by_its_checkpoint() -> None:
+    assert name_of_stream("orders", "/checkpoints/orders") == "orders"
+    assert name_of_stream(None, "/checkpoints/orders") == sink_id_of_checkpoint("/checkpoints/orders")
+    assert name_of_stream(None, None) is None
 
 
 @pytest.mark.parametrize("location", ["s3://[x", "s3://me:hush@[x", "s3://me:hush@a\u2100/x", "/\udcff"])
