@@ -36,9 +36,9 @@ from kafka_sink.commit.session import (
 )
 from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
-from tests.model import tiny_broker
-from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
+from tests.support import tiny_broker
 from tests.support.closing import Closing
+from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9

@@ -48,7 +48,7 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.kafka.client.ask import Ask
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, QUERY, REFUSED, SINK, UNSUPPORTED, Bench, after
 
 EVENT = re.compile(r'(\w+)(?:/(\w+))?(?::("[^"]*"|\w+))?(?:,([^="]+))?(?:=(.*))?')

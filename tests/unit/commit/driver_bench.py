@@ -22,7 +22,7 @@ from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, Tr
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.ask import Ask, Leader, Reply, ReplyKind
 from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
-from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
+from tests.support.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
 LOST, UNSUPPORTED, REFUSED = ReplyKind.LOST, ReplyKind.UNSUPPORTED, ReplyKind.REFUSED

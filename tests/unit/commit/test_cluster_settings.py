@@ -20,7 +20,7 @@ from kafka_sink.operate.checks.ledger import decisions
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.operate.cli.replay import ReplaySession
 from kafka_sink.options.parse_sink import parse_sink_options
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import SINK, Bench
 from tests.unit.commit.test_lost_markers import END, stop_before
 

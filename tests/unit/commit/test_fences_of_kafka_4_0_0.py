@@ -9,7 +9,7 @@ import pytest
 
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitPending
-from tests.model.tiny_broker import LEDGER, TinyBroker
+from tests.support.tiny_broker import LEDGER, TinyBroker
 from tests.unit.commit.driver_bench import LOST, Bench
 from tests.unit.commit.test_lost_markers import END, stop_before
 

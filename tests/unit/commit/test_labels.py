@@ -14,7 +14,7 @@ from kafka_sink.errors import CommitAborted
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import REFUSED, SINK, Bench
 
 FENCE, FENCE_OLDER = "fence older drivers", "fence a driver of the release before"

@@ -13,7 +13,7 @@ from kafka_sink.commit.ledger_read import MARKER_QUESTIONS
 from kafka_sink.commit.listing import MARKS, LedgerListing, Listed, ProducerMarks, TransactionListing
 from kafka_sink.kafka.client.ask import ReplyKind
 from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
 

@@ -12,7 +12,7 @@ from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.kafka.client.ask import Reply, ReplyKind
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, SINK, Bench, after
 from tests.unit.commit.test_commit import without_rows
 from tests.unit.commit.test_set_aside import POISON, put

@@ -17,7 +17,7 @@ from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.commit.takeover import Claim
 from kafka_sink.errors import CommitAborted
-from tests.model.tiny_broker import ONGOING
+from tests.support.tiny_broker import ONGOING
 from tests.unit.commit.driver_bench import SINK, Bench
 
 SWEEP, LABEL = "0123456789abcdef", "monday"

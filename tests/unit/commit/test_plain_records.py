@@ -23,7 +23,7 @@ from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import QUERY, SINK, Bench
 from tests.unit.commit.test_set_aside import put, set_aside
 

@@ -15,7 +15,7 @@ from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import CommitAborted
 from kafka_sink.kafka.client.ask import Ask
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import TOPIC_GONE, UNSUPPORTED, Bench
 
 WRITTEN, ANOTHER = b"1" * 16, b"2" * 16

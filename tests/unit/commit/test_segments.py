@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, Bench
 from tests.unit.commit.test_lost_markers import END, SECOND, stop_before
 
