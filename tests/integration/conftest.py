@@ -11,7 +11,7 @@ from tests.conftest import FIRST_GENERATION, NEWEST
 
 if TYPE_CHECKING:
     from kafka_sink.testing import EmbeddedBroker
-    from tests.support.commanding import Shell
+    from tests.support.commanding import Shell, Sink
     from tests.support.secured_kafka import SecuredKafka
 
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 def broker(embedded_kafka: EmbeddedBroker) -> EmbeddedBroker:
     """The mark `embedded_kafka` of a test or a file says how it starts."""
     return embedded_kafka
+
+
+@pytest.fixture
+def sink(broker: EmbeddedBroker) -> Sink:
+    """A sink on it, of which nothing is delivered yet; its ledger does not have the default name."""
+    from tests.support.commanding import Sink
+
+    sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+    sink.create()
+    return sink
 
 
 @pytest.fixture

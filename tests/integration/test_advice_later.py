@@ -16,7 +16,6 @@ from confluent_kafka import Producer as ConfluentProducer
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.receipt import UNNAMED_BATCH
-from kafka_sink.testing import EmbeddedBroker
 from tests.integration.advising import BATCH, CASES, Case, Done, checked, enter, open_and_committed
 from tests.integration.test_advice import command_in
 from tests.support.asking import client_of
@@ -105,13 +104,6 @@ def cases() -> Iterator[Any]:
             for place, what in enumerate(later):
                 marks = [] if place == number % len(later) else [pytest.mark.slow]
                 yield pytest.param(NAMED[name], later[what], id=f"{name}: {what}", marks=marks)
-
-
-@pytest.fixture
-def sink(broker: EmbeddedBroker) -> Sink:
-    sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
-    sink.create()
-    return sink
 
 
 @pytest.mark.parametrize(("case", "later"), list(cases()))

@@ -39,11 +39,6 @@ QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
 pytestmark = pytest.mark.embedded_kafka(properties=QUICK)
 
 
-@pytest.fixture
-def sink(broker: EmbeddedBroker) -> Sink:
-    return created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
-
-
 def created(sink: Sink) -> Sink:
     sink.create()
     return sink

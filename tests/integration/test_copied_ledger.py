@@ -19,19 +19,11 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import CommitAborted
-from kafka_sink.testing import EmbeddedBroker
 from tests.support.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 
 LABEL, BATCH, NEXT = BatchKey("", "2026-11-26"), BatchKey("query-1", 0), BatchKey("query-1", 1)
 RUN, NEXT_RUN = "a" * 16, "f" * 16
-
-
-@pytest.fixture
-def sink(broker: EmbeddedBroker) -> Sink:
-    sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
-    sink.create()
-    return sink
 
 
 def on_kafka(kafka: KafkaCluster, topic_name: str) -> Sink:

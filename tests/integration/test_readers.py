@@ -30,13 +30,6 @@ BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
 GROUP = "billing"
 
 
-@pytest.fixture
-def sink(broker: EmbeddedBroker) -> Sink:
-    sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
-    sink.create()
-    return sink
-
-
 def readers(shell: Shell, sink: Sink, *words: str) -> Said:
     return shell("readers", "--bootstrap-server", sink.servers, "--topic", sink.topic, *words)
 

@@ -26,13 +26,6 @@ RUN, NEXT_RUN = "a" * 16, "f" * 16
 LEDGER = "ledger"
 
 
-@pytest.fixture
-def sink(broker: EmbeddedBroker) -> Sink:
-    sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
-    sink.create()
-    return sink
-
-
 def put(sink: Sink, key: str | bytes, value: bytes | None) -> None:
     producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
     producer.init_transactions(20)
