@@ -12,19 +12,31 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.ledger import LedgerRecord, line_of
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.commit.set_aside import SetAside
 from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
+from kafka_sink.formats.records.batch import seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Leader, Reply, ReplyKind
 from kafka_sink.kafka.wire.codes import THROTTLING_QUOTA_EXCEEDED
 from tests.support.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
+# Runs after the first one.
+SECOND, THIRD, FOURTH = "2" * 16, "3" * 16, "4" * 16
+# Purposes of asks.
+FENCE, CLAIM, WRITE = "fence older drivers", "claim ledger", "write ledger record"
+END, COMMIT = "end ledger transaction", "commit transaction"
+# A record of a later release.
+POISON = b"pykafka-sink-ledger 9 json\n{}"
 LOST, UNSUPPORTED, REFUSED = ReplyKind.LOST, ReplyKind.UNSUPPORTED, ReplyKind.REFUSED
 LEADERLESS, NOT_SENT = ReplyKind.LEADERLESS, ReplyKind.NOT_SENT
 ERRORS = {
@@ -302,3 +314,41 @@ def _with_code(broker: TinyBroker, request: Ask, code: int) -> dict[str, Any]:
     if name == "ListTransactions":
         return {"error_code": code, "transaction_states": []}
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+
+
+def put(bench: Bench, key: str, value: bytes | None) -> int:
+    """Appends a record as another program or an older release would write it; returns its offset."""
+    bench.settle()
+    log = bench.broker.logs.setdefault(("ledger", 0), [])
+    batch = encode_batch([Record(0, key.encode(), value)], make_compressor("none"))
+    header = seal(batch, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log += [(77, 0, header + batch.payload, None), (77, 0, None, True)]
+    return len(log) - 2
+
+
+def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> SetAside:
+    part = SetAside(bench.settings, key, offset, 0)
+    bench.drive(SingleStep(part, bench.now_ms + bench.settings.patience_ms), answers)
+    return part
+
+
+def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session: DriverSession) -> None:
+    """Runs a commit up to the first request with this purpose, which is not sent."""
+    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    progress = committer.step(bench.now_ms)
+    while progress.asks[0].purpose != purpose:
+        answers = [Reply(request, ReplyKind.ANSWERED, (bench.broker.answer(request),)) for request in progress.asks]
+        progress = committer.step(bench.now_ms, answers)
+
+
+def without_rows(batch: int, run: str = "1" * 16) -> TaskReceipt:
+    return TaskReceipt(BatchKey(QUERY, batch), run, 0, 0)
+
+
+def put_plain(bench: Bench, key: str, value: bytes | None) -> int:
+    """As a producer without a transactional id writes it; returns its offset."""
+    bench.settle()
+    log = bench.broker.logs.setdefault((LEDGER, 0), [])
+    batch = encode_batch([Record(0, key.encode(), value)], make_compressor("none"))
+    log.append((-1, -1, seal(batch) + batch.payload, None))
+    return len(log) - 1

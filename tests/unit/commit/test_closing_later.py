@@ -16,15 +16,7 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitLost
 from tests.support.closing import Closing
-from tests.unit.commit.driver_bench import LOST, SINK, Bench
-
-FENCE, WRITE, END, COMMIT = (
-    "fence older drivers",
-    "write ledger record",
-    "end ledger transaction",
-    "commit transaction",
-)
-SECOND = "2" * 16
+from tests.unit.commit.driver_bench import COMMIT, END, FENCE, LOST, SECOND, SINK, WRITE, Bench
 
 
 @pytest.fixture

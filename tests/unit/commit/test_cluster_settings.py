@@ -21,8 +21,7 @@ from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.operate.cli.replay import ReplaySession
 from kafka_sink.options.parse_sink import parse_sink_options
 from tests.support.tiny_broker import LEDGER
-from tests.unit.commit.driver_bench import SINK, Bench
-from tests.unit.commit.test_lost_markers import END, stop_before
+from tests.unit.commit.driver_bench import END, SINK, Bench, stop_before
 
 SERVERS, WAIT_MS = "b:9092", 60_000
 NAME = "again"

@@ -16,10 +16,7 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.errors import CommitAborted
-from tests.unit.commit.driver_bench import QUERY, Bench
-
-COMMIT = "commit transaction"
-SECOND = "2" * 16
+from tests.unit.commit.driver_bench import COMMIT, QUERY, SECOND, Bench
 
 
 def decided(bench: Bench) -> None:

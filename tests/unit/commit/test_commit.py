@@ -6,16 +6,14 @@ import pytest
 
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_read import LedgerRead
-from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, LocalProtocolError
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Leader
-from tests.unit.commit.driver_bench import LOST, QUERY, Bench, after
-
-COMMIT, END = "commit transaction", "end ledger transaction"
+from tests.unit.commit.driver_bench import COMMIT, END, LOST, Bench, after, without_rows
 
 
 def check_delivered(bench: Bench, batch_count: int = 1) -> None:
@@ -43,10 +41,6 @@ def test_tasks_of_two_batches_or_runs_are_never_decided_together(bench: Bench, o
     with pytest.raises(LocalProtocolError, match=r"was handed in for run '1{16}' and batch 0 of query query-1"):
         bench.commit(receipts)
     assert not bench.asked
-
-
-def without_rows(batch: int, run: str = "1" * 16) -> TaskReceipt:
-    return TaskReceipt(BatchKey(QUERY, batch), run, 0, 0)
 
 
 def test_c0_the_sweep_after_a_first_batch_without_rows_knows_when_its_run_began_by_the_next_batch(bench: Bench) -> None:

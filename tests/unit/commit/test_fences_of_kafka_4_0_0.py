@@ -10,10 +10,7 @@ import pytest
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitPending
 from tests.support.tiny_broker import LEDGER, TinyBroker
-from tests.unit.commit.driver_bench import LOST, Bench
-from tests.unit.commit.test_lost_markers import END, stop_before
-
-SECOND = "2" * 16
+from tests.unit.commit.driver_bench import END, LOST, SECOND, Bench, stop_before
 
 
 @pytest.fixture(params=[1, 2], ids=["4.0.1 raises once", "4.0.0 raises twice"])

@@ -13,12 +13,10 @@ from kafka_sink.commit.preflight import ONGOING, Preflight
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
-from tests.unit.commit.driver_bench import LEADERLESS, LOST, Bench
-from tests.unit.commit.test_commit import without_rows
+from tests.unit.commit.driver_bench import COMMIT, END, LEADERLESS, LOST, SECOND, THIRD, Bench, without_rows
 
-SECOND, THIRD = "2" * 16, "3" * 16
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
-END, COMMIT, PARTITIONS = "end ledger transaction", "commit transaction", "find partitions of transaction"
+PARTITIONS = "find partitions of transaction"
 COORDINATOR_LOADS, UNAUTHORIZED, NOT_KNOWN = 14, 53, 105
 # Longer than the time-out of the driver's own transactions.
 LONGER_THAN_A_DRAFT_LIVES_MS = 90_000

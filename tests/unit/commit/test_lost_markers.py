@@ -7,18 +7,24 @@ reports the old end of the log.
 
 import pytest
 
-from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.receipt import TaskReceipt
-from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitLost, CommitPending
-from kafka_sink.kafka.client.ask import Reply, ReplyKind
 from tests.support.tiny_broker import LEDGER
-from tests.unit.commit.driver_bench import LOST, SINK, Bench, after
-from tests.unit.commit.test_commit import without_rows
-from tests.unit.commit.test_set_aside import POISON, put
+from tests.unit.commit.driver_bench import (
+    COMMIT,
+    END,
+    LOST,
+    POISON,
+    SECOND,
+    SINK,
+    THIRD,
+    Bench,
+    after,
+    put,
+    stop_before,
+    without_rows,
+)
 
-COMMIT, END = "commit transaction", "end ledger transaction"
-SECOND, THIRD = "2" * 16, "3" * 16
 CLAIM_INTENT_AND_MARKER = 3
 DUPLICATE = 46
 
@@ -34,15 +40,6 @@ def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_
 
 
 # ---- open intents ----
-
-
-def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session: DriverSession) -> None:
-    """Runs a commit up to the first request with this purpose, which is not sent."""
-    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
-    progress = committer.step(bench.now_ms)
-    while progress.asks[0].purpose != purpose:
-        answers = [Reply(request, ReplyKind.ANSWERED, (bench.broker.answer(request),)) for request in progress.asks]
-        progress = committer.step(bench.now_ms, answers)
 
 
 def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_that_lost_its_marker(

@@ -7,11 +7,9 @@ import pytest
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitLost, CommitPending
-from tests.unit.commit.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
+from tests.unit.commit.driver_bench import END, LEADERLESS, LOST, REFUSED, SECOND, UNSUPPORTED, WRITE, Bench
 
-ABORT, COMMIT, END = "abort transaction", "commit transaction", "end ledger transaction"
-WRITE = "write ledger record"
-SECOND = "2" * 16
+ABORT = "abort transaction"
 
 
 def pending(bench: Bench, batch: int = 0) -> list[TaskReceipt]:

@@ -7,12 +7,11 @@ from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted
 from kafka_sink.kafka.client.ask import Ask
-from tests.unit.commit.driver_bench import LOST, Bench
+from tests.unit.commit.driver_bench import COMMIT, END, LOST, WRITE, Bench
 
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
 OPEN_PARTS = "describe producers"
-WRITE, END = "write ledger record", "end ledger transaction"
-COMMIT, LIST = "commit transaction", "list transactions"
+LIST = "list transactions"
 
 
 def warm(bench: Bench) -> DriverSession:

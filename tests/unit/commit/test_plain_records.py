@@ -20,24 +20,9 @@ from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.commit.set_aside import Aside
 from kafka_sink.errors import CommitAborted
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
-from kafka_sink.formats.records.batch import seal
-from kafka_sink.formats.records.compression import make_compressor
-from kafka_sink.formats.records.scalar import Record, encode_batch
-from tests.support.tiny_broker import LEDGER
-from tests.unit.commit.driver_bench import QUERY, SINK, Bench
-from tests.unit.commit.test_set_aside import put, set_aside
+from tests.unit.commit.driver_bench import QUERY, SECOND, SINK, Bench, put, put_plain, set_aside
 
-SECOND = "2" * 16
 HERE, THERE = "this-cluster", "the-old-cluster"
-
-
-def put_plain(bench: Bench, key: str, value: bytes | None) -> int:
-    """As a producer without a transactional id writes it; returns its offset."""
-    bench.settle()
-    log = bench.broker.logs.setdefault((LEDGER, 0), [])
-    batch = encode_batch([Record(0, key.encode(), value)], make_compressor("none"))
-    log.append((-1, -1, seal(batch) + batch.payload, None))
-    return len(log) - 1
 
 
 def value_of(cluster_id: str = "", sink_id: str = SINK, batch: int = 0) -> bytes:

@@ -12,10 +12,7 @@ from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.kafka.client.ask import Ask, ReplyKind
-from tests.unit.commit.driver_bench import LOST, NOT_SENT, REFUSED, Bench, after
-
-CLAIM, WRITE = "claim ledger", "write ledger record"
-SECOND = "2" * 16
+from tests.unit.commit.driver_bench import CLAIM, LOST, NOT_SENT, REFUSED, SECOND, WRITE, Bench, after
 
 
 def delivered(bench: Bench, batch: int, session: DriverSession, **more: object) -> None:

@@ -12,11 +12,9 @@ from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost
-from tests.unit.commit.driver_bench import QUERY, SINK, Bench
-from tests.unit.commit.test_plain_records import put_plain
+from tests.unit.commit.driver_bench import FOURTH, QUERY, SECOND, SINK, THIRD, Bench, put_plain
 
 OTHER = "query-2"
-SECOND, THIRD, FOURTH = "2" * 16, "3" * 16, "4" * 16
 OLDER_FENCE = "fence a driver of the release before"
 
 

@@ -10,9 +10,7 @@ from kafka_sink.commit.ledger_codec import decode_record, encode_record
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.commit.session import Conclusion, OnMismatch
 from kafka_sink.errors import CommitAborted
-from tests.unit.commit.driver_bench import Bench
-
-SECOND = "2" * 16
+from tests.unit.commit.driver_bench import SECOND, Bench
 
 
 def with_digest(receipts: Sequence[TaskReceipt], digest: int) -> list[TaskReceipt]:

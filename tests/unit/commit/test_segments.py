@@ -6,8 +6,7 @@ from __future__ import annotations
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from tests.support.tiny_broker import LEDGER
-from tests.unit.commit.driver_bench import LOST, Bench
-from tests.unit.commit.test_lost_markers import END, SECOND, stop_before
+from tests.unit.commit.driver_bench import END, LOST, SECOND, Bench, stop_before
 
 READ, STOP = "read ledger", "ledger stop"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kafka_sink.commit.commit_step import SingleStep
@@ -12,30 +10,20 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.commit.set_aside import Aside, SetAside
 from kafka_sink.errors import CommitAborted
-from kafka_sink.formats.records.batch import seal
-from kafka_sink.formats.records.compression import make_compressor
-from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Reply, ReplyKind
-from tests.unit.commit.driver_bench import ERRORS, LOST, QUERY, REFUSED, SINK, Bench
-
-POISON = b"pykafka-sink-ledger 9 json\n{}"
-SECOND, THIRD = "2" * 16, "3" * 16
-
-
-def put(bench: Bench, key: str, value: bytes | None) -> int:
-    """Appends a record as another program or an older release would write it; returns its offset."""
-    bench.settle()
-    log = bench.broker.logs.setdefault(("ledger", 0), [])
-    batch = encode_batch([Record(0, key.encode(), value)], make_compressor("none"))
-    header = seal(batch, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
-    log += [(77, 0, header + batch.payload, None), (77, 0, None, True)]
-    return len(log) - 2
-
-
-def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> SetAside:
-    part = SetAside(bench.settings, key, offset, 0)
-    bench.drive(SingleStep(part, bench.now_ms + bench.settings.patience_ms), answers)
-    return part
+from tests.unit.commit.driver_bench import (
+    ERRORS,
+    LOST,
+    POISON,
+    QUERY,
+    REFUSED,
+    SECOND,
+    SINK,
+    THIRD,
+    Bench,
+    put,
+    set_aside,
+)
 
 
 def test_a_poisoned_sink_is_refused_until_its_record_is_set_aside_and_a_person_accepts_what_that_means(
