@@ -16,11 +16,9 @@ from kafka_sink.errors import DeliveryError
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.clusters import cluster_of, coordinator_of, restarts_all
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.outages import TRANSACTION_TOPIC, Outage
-from tests.chaos.test_cluster_changes import cluster_of
-from tests.chaos.test_three_nodes import restarts_all
-from tests.chaos.test_transaction_time_outs import coordinator_of
 from tests.conftest import FIRST_GENERATION
 from tests.support.faults import Fault, Harm, of_a_task, of_the_driver
 from tools.foreign_reader import read_topic

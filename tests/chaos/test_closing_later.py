@@ -15,7 +15,7 @@ import pytest
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 from tests.chaos.bare_spark import BareQuery
 from tests.chaos.bare_stream import BareStream, freezer
-from tests.chaos.test_commit_errors import produce_refused, refused
+from tests.chaos.refusals import produce_refused, refused
 from tests.conftest import NEWEST
 from tests.support.closing import open_decisions, wait_until_closed
 from tests.support.faults import Fault, Harm, of_the_driver

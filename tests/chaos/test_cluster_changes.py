@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -12,8 +11,9 @@ from kafka_sink.errors import CommitLost
 from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.clusters import cluster_of
 from tests.chaos.outages import TRANSACTION_TOPIC
-from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST
 from tests.support.asking import client_of
 from tests.support.faults import Harm, of_a_task
 from tools.java import run_class
@@ -30,12 +30,6 @@ FORGETFUL = {
     "producer.id.expiration.check.interval.ms": 500,
 }
 FORGOTTEN_S = 10
-
-
-@contextmanager
-def cluster_of(version: str, **more: object) -> Iterator[KafkaCluster]:
-    with or_without_kafka(KafkaCluster(version, **more)) as cluster:  # type: ignore[arg-type]
-        yield cluster
 
 
 def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:

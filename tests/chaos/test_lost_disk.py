@@ -27,6 +27,7 @@ from kafka_sink.spark import task
 from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, BareQuery
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.clusters import TRANSACTIONS
 from tests.conftest import NEWEST, or_without_kafka
 from tests.support.asking import LIST_BODY, client_of, described, end_body, end_versions
 from tests.support.commanding import Shell
@@ -40,7 +41,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.kafka]
 
 # Longer than the sink waits before it logs the reason (STILL_WAITING_MS).
 AWAY_S = 15
-TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
 class SecondDisk:

@@ -12,9 +12,8 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 from kafka_sink.errors import CommitAborted
 from tests.chaos.bare_spark import PARTITIONS
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.clusters import TRANSACTIONS, cluster_of
 from tests.chaos.outages import TRANSACTION_TOPIC, Outage
-from tests.chaos.test_cluster_changes import cluster_of
-from tests.chaos.test_lost_disk import TRANSACTIONS
 from tests.conftest import NEWEST
 from tools.java import release, run_class
 from tools.kafka_cluster import KafkaCluster

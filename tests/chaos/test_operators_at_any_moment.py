@@ -23,10 +23,10 @@ from kafka_sink.errors import CommitAborted, CommitLost, KafkaSinkError
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS, ROWS, BareQuery
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.clusters import cluster_of
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.meddler import Meddler, Way
 from tests.chaos.numbered_records import numbered_value
-from tests.chaos.test_cluster_changes import cluster_of
 from tests.conftest import NEWEST
 from tests.support.faults import Harm, Request, of_a_task
 from tools.kafka_cluster import KafkaCluster

@@ -16,8 +16,7 @@ from kafka_sink.kafka.wire.apis import PRODUCE
 from tests.chaos.bare_spark import TASKS, Killed
 from tests.chaos.bare_stream import BareStream, freezer
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.chaos.test_driver_crashes import SIDES
-from tests.support.faults import Harm, whose
+from tests.support.faults import SIDES, Harm, whose
 
 pytestmark = [
     pytest.mark.chaos,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from kafka_sink import Producer
+from tests.chaos.clusters import restarts_all
 from tests.chaos.extent import RECORDS
 from tests.chaos.load import Load, metric
 from tests.chaos.numbered_records import StreamChecker
@@ -37,14 +38,6 @@ def kills_twice(kafka: KafkaCluster, topic: str) -> None:
 def pauses(kafka: KafkaCluster, topic: str) -> None:
     pause_leader(kafka, topic, 0, PAUSE_S)
     kafka.wait_in_sync(topic)
-
-
-def restarts_all(kafka: KafkaCluster, topic: str) -> None:
-    before = {node_id: kafka.process_id(node_id) for node_id in kafka.node_ids}
-    for node_id in kafka.node_ids:
-        kafka.restart(node_id)
-        kafka.wait_in_sync(topic)
-    assert all(kafka.process_id(node_id) != process_id for node_id, process_id in before.items())
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from kafka_sink.commit.identity import Line, sink_id_of_query
 from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, Api
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.clusters import coordinator_of
 from tests.support.faults import Harm, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
@@ -74,11 +74,6 @@ def test_a_time_out_after_the_decision_stops_the_query_at_each_start_and_says_wh
 
 
 # ---- three nodes ----
-
-
-def coordinator_of(kafka: KafkaCluster, transactional_id: str) -> int:
-    count = len(kafka.partitions_of(TRANSACTION_TOPIC))
-    return kafka.leader_of(TRANSACTION_TOPIC, internal_partition(transactional_id, count))
 
 
 @pytest.fixture

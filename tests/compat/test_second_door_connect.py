@@ -13,8 +13,7 @@ import kafka_sink
 from tests.compat.connect_streams import run, start, stream_of
 from tests.spark.parity import values, writable_topic
 from tests.spark.test_cancelled_writes import PATIENCE_S, interrupted, readers_reach_the_end, slow_rows
-from tests.spark.test_foreach_batch import forget_commit
-from tests.spark.test_second_door import options
+from tests.spark.writes import forget_commit, options
 from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

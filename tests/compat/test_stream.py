@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
-from tests.spark.test_foreach_batch import forget_commit
 from tests.spark.test_parity_streams import test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was
+from tests.spark.writes import forget_commit
 from tools.kafka_cluster import KafkaCluster
 
 __all__ = ["test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was"]

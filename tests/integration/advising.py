@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -50,6 +51,9 @@ BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
 DAY_1, DAY_2 = BatchKey("", "2026-11-01"), BatchKey("", "2026-11-02 late")
 NEXT_RUN = "f" * 16
 ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+# A command in a text, and its words up to the first value.
+QUOTED = re.compile(r"`(pykafka-sink [^`]*)`")
+WORDS = re.compile(r"pykafka-sink (\S+(?: --(?:replay|accept|set-aside))?)")
 
 Done = CompletedProcess[str]
 Check = Callable[[Sink, Done], None]
@@ -68,6 +72,13 @@ class Case:
 
     def __str__(self) -> str:
         return self.name
+
+
+def command_in(text: str, case: Case, name: str) -> str:
+    """The last one of that name: where one of several must be chosen, it is not the first."""
+    found = QUOTED.findall(text)
+    assert {WORDS.match(each)[1] for each in found} == set(case.commands), text  # type: ignore[index]
+    return [each for each in found if WORDS.match(each)[1] == name][-1]  # type: ignore[index]
 
 
 # ---- what a command must have done ----

@@ -17,15 +17,25 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.advising import BATCH, CASES, ENTRIES_OF, OF_PAGE, Case, Done, enter, paste, pending
+from tests.integration.advising import (
+    BATCH,
+    CASES,
+    ENTRIES_OF,
+    OF_PAGE,
+    QUOTED,
+    Case,
+    Done,
+    command_in,
+    enter,
+    paste,
+    pending,
+)
 from tests.support.commanding import Sink
 from tools.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations.md"
 MAKERS = {name for name, kind in vars(CommandTexts).items() if inspect.isfunction(kind) and not name.startswith("_")}
-QUOTED = re.compile(r"`(pykafka-sink [^`]*)`")
-WORDS = re.compile(r"pykafka-sink (\S+(?: --(?:replay|accept|set-aside))?)")
 WRITTEN = re.compile(
     r"pykafka-sink (?:recover|resolve|ledger|transactions|watch|replay|explain|check|topic|schema)\b[^`]*"
 )
@@ -36,13 +46,6 @@ CHOSEN = [(case, name) for case in CASES for name in case.commands]
 
 def named(case: Case, command: str) -> str:
     return f"{case.name}: {command}"
-
-
-def command_in(text: str, case: Case, name: str) -> str:
-    """The last one of that name: where one of several must be chosen, it is not the first."""
-    found = QUOTED.findall(text)
-    assert {WORDS.match(each)[1] for each in found} == set(case.commands), text  # type: ignore[index]
-    return [each for each in found if WORDS.match(each)[1] == name][-1]  # type: ignore[index]
 
 
 def check(case: Case, name: str, sink: Sink, run: Callable[[str], Done]) -> None:

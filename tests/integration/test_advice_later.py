@@ -16,8 +16,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.receipt import UNNAMED_BATCH
-from tests.integration.advising import BATCH, CASES, Case, Done, checked, enter, open_and_committed
-from tests.integration.test_advice import command_in
+from tests.integration.advising import BATCH, CASES, Case, Done, checked, command_in, enter, open_and_committed
 from tests.support.asking import client_of
 from tests.support.commanding import Sink, rows
 

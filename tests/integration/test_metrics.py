@@ -22,10 +22,8 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from http.client import HTTPException
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,6 +61,7 @@ from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.hostile_peer import HostilePeer, web_drips
 from tests.support.local_server import LocalServer, QuietHandler
+from tests.support.served_figures import answers, exporter_of, labels_asked, samples, served, value
 from tools.foreign_reader import read_topic
 from tools.kafka_node import free_port
 from tools.waiting import wait_until
@@ -77,8 +76,8 @@ SPEC = os.environ.get("PYKAFKA_SINK_OPENLINEAGE_SPEC")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The folder of a separate application; the application's exporters end with it."""
-    for name, value in worker_environment(tmp_path / "local").items():
-        monkeypatch.setenv(name, value)
+    for name, text in worker_environment(tmp_path / "local").items():
+        monkeypatch.setenv(name, text)
     (tmp_path / "local").mkdir()
     breaker.PAUSES.renew()
     found = application_folder()
@@ -161,24 +160,6 @@ class Export:
         self.writer.abort([self.fail_commit(topics, attempt)])
 
 
-def served(port: int, address: str = "127.0.0.1") -> str:
-    with urllib.request.urlopen(f"http://{address}:{port}/metrics", timeout=60) as answer:
-        text: str = answer.read().decode()
-        return text
-
-
-def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found.setdefault(sample.name, []).append((sample.labels, sample.value))
-    return found
-
-
-def value(text: str, name: str, **labels: str) -> float:
-    return sum(value for found, value in samples(text)[name] if labels.items() <= found.items())
-
-
 def busy_text(broker: EmbeddedBroker, folder: str, **options: str) -> str:
     """The text after deliveries with retries and dead letters, dropped rows, and a commit that failed."""
     letters = {"record_errors": "dead-letter", "dead_letter_topic": "bad"}
@@ -254,17 +235,6 @@ def test_a_topic_or_a_query_of_any_characters_is_read_back_as_it_was(folder: str
 # ---- the exporter ----------------------------------------------------------------------------------------------------
 
 
-def exporter_of(folder: str) -> int:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"kafka_sink.telemetry.metrics.exporter" in words and folder.encode() in words:
-            return int(path.parent.name)
-    raise LookupError(folder)
-
-
 def is_free(lock: Path) -> bool:
     with lock.open() as opened:
         try:
@@ -326,15 +296,6 @@ def test_an_exporter_ends_when_the_jvm_is_gone_although_its_folder_stays(tmp_pat
         jvm.kill()
     wait_until(lambda: not answers(port), "the exporter to end")
     assert figures_folder(folder).is_dir()
-
-
-def answers(port: int) -> bool:
-    """An exporter that ends during a request may cut off its answer, which counts as no answer."""
-    try:
-        served(port)
-    except (OSError, HTTPException):
-        return False
-    return True
 
 
 def test_a_port_that_is_taken_is_told_and_harms_no_batch(
@@ -459,13 +420,6 @@ def expressions() -> dict[str, str]:
     for group in rules["groups"]:
         found |= {rule["alert"]: rule["expr"] for rule in group["rules"]}
     return found
-
-
-def labels_asked(expression: str) -> set[str]:
-    grouped = {name.strip() for group in re.findall(r"\bby \(([^)]*)\)", expression) for name in group.split(",")}
-    matched = {name for group in re.findall(r"\{([^}]*)\}", expression) for name in re.findall(r"(\w+)\s*[=!]", group)}
-    values = set(re.findall(r"label_values\(\w+, (\w+)\)", expression))
-    return grouped | matched | values
 
 
 def test_every_expression_of_dashboard_and_alerts_is_answered(broker: EmbeddedBroker, folder: str) -> None:

@@ -40,8 +40,8 @@ from kafka_sink.telemetry.metrics.push import push
 from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
 from kafka_sink.telemetry.metrics.stream_figures import stream_of
 from tests.integration.hostile_peer import HostilePeer, web_drips
-from tests.integration.test_metrics import answers
 from tests.support.producing import replace_start
+from tests.support.served_figures import answers
 from tools.kafka_node import free_port
 from tools.waiting import wait_until
 

@@ -39,9 +39,9 @@ from kafka_sink.telemetry.metrics.prometheus_text import family_name
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.advising import record_loss
 from tests.integration.statuses import FOREIGN, age, begin_foreign, delivered, record_all, wall_ms
-from tests.integration.test_metrics import labels_asked, samples, value
 from tests.support.asking import client_of
 from tests.support.commanding import Sink
+from tests.support.served_figures import labels_asked, samples, value
 from tools.drill_picture import FIGURES, STEP_S, draw, points_of
 from tools.waiting import wait_until
 

@@ -19,16 +19,12 @@ from pyspark.sql import functions as F
 import kafka_sink
 from kafka_sink.commit.receipt import BatchKey
 from tests.spark.parity import values, writable_topic
-from tests.spark.test_second_door import options
+from tests.spark.writes import named
 from tests.support.commanding import Sink, rows
 from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 
 ROWS = 60
-
-
-def named(kafka: KafkaCluster, topic: str, **more: str) -> dict[str, str]:
-    return options(kafka, topic, **{"sink_id": topic[-60:].lstrip("-"), "batch_id": "day-1", **more})
 
 
 def numbers(spark: SparkSession) -> DataFrame:

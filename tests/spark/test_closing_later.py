@@ -10,11 +10,11 @@ import pytest
 
 import kafka_sink
 from kafka_sink.kafka.wire.apis import PRODUCE
-from tests.chaos.test_commit_errors import produce_refused
+from tests.chaos.refusals import produce_refused
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tests.spark.test_restarts_in_one_session import kill_committing
-from tests.spark.test_second_door import run
+from tests.spark.writes import run
 from tests.support.closing import open_decisions, wait_until_closed
 from tests.support.faults import Harm, Request, of_the_driver
 from tests.support.kafka_proxy import KafkaProxy

@@ -6,19 +6,13 @@ is the state after a crash between our commit and Spark's.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pyspark.sql import DataFrame
 
 from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
+from tests.spark.writes import forget_commit
 from tools.kafka_cluster import KafkaCluster
-
-
-def forget_commit(checkpoint: str, batch: int) -> None:
-    for name in (f"{batch}", f".{batch}.crc"):
-        (Path(checkpoint) / "commits" / name).unlink()
 
 
 def write_in_batches(frame: DataFrame, kafka: KafkaCluster, checkpoint: str, topic: str) -> None:

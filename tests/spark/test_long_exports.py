@@ -22,7 +22,7 @@ import kafka_sink
 from tests.spark.applications import ROOT, start_application
 from tests.spark.conftest import require_java
 from tests.spark.parity import values, writable_topic
-from tests.spark.test_chunks import named
+from tests.spark.writes import named
 from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster

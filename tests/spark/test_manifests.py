@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import kafka_sink
 from tests.spark.parity import Folder, start, writable_topic
 from tests.spark.spark_session import run_to_end
-from tests.spark.test_second_door import options, run
+from tests.spark.writes import options, run
 from tests.support.page_blocks import code_blocks
 from tests.support.producing import TIMEOUT_S, transactional
 from tools.foreign_reader import read_topic

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from kafka_sink import sink_metrics
 from kafka_sink.telemetry.metrics.notebook import application_folder_of
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.test_metrics import answers, exporter_of, served, value
 from tests.spark.parity import Folder, start
 from tests.spark.spark_session import read_rows, run_to_end
+from tests.support.served_figures import answers, exporter_of, served, value
 from tools.driver_processes import driver_processes, kill
 from tools.kafka_node import free_port
 from tools.waiting import wait_until

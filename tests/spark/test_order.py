@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 
 import kafka_sink
 from tests.spark.parity import Folder, records, writable_topic
-from tests.spark.test_chunks import named
-from tests.spark.test_second_door import options, run
 from tests.spark.test_stream_faults import SPECULATION
+from tests.spark.writes import named, options, run
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip

@@ -13,25 +13,11 @@ from pyspark.sql import functions as F
 
 import kafka_sink
 from tests.spark.parity import Folder, records, values, writable_topic
-from tests.spark.spark_session import run_to_end
-from tests.spark.test_foreach_batch import forget_commit
+from tests.spark.writes import forget_commit, options, run
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 KEYS = (b"a", b"b")
-
-
-def options(kafka: KafkaCluster, topic: str, **more: str) -> dict[str, str]:
-    return {
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "topic": topic,
-        **{name.replace("_", "."): value for name, value in more.items()},
-    }
-
-
-def run(frame: DataFrame, function: object, checkpoint: str, mode: str = "append") -> None:
-    writer = frame.writeStream.foreachBatch(function).outputMode(mode)  # type: ignore[arg-type]
-    run_to_end(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
 
 
 # ---- batch frames ----

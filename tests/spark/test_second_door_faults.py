@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import kafka_sink
 from tests.spark.parity import Folder, values, writable_topic
-from tests.spark.test_second_door import options, run
+from tests.spark.writes import options, run
 from tests.support.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 

@@ -10,7 +10,7 @@ import pytest
 from tests.spark.conftest import require_java
 from tests.spark.parity import values, writable_topic
 from tests.spark.stepwise import StepwiseStream
-from tests.spark.test_foreach_batch import forget_commit
+from tests.spark.writes import forget_commit
 from tools.kafka_cluster import KafkaCluster
 
 

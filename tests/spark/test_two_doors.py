@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import kafka_sink
 from tests.spark.parity import Folder, append, records, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
-from tests.spark.test_foreach_batch import forget_commit
-from tests.spark.test_second_door import options, run
+from tests.spark.writes import forget_commit, options, run
 from tools.kafka_cluster import KafkaCluster
 
 

@@ -31,6 +31,10 @@ class Harm(Enum):
     REFUSE = "the request is not carried out and answered by the proxy, with what the fault says"
 
 
+# Where an exact request is cut off, by the name of the case.
+SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
+
+
 class Request:
     def __init__(self, frame: bytes) -> None:
         self.frame = frame
