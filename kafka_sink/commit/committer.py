@@ -155,6 +155,8 @@ class Committer:
     # ---- C1 ----
 
     def _follow(self, now_ms: int, judged: NextStep) -> None:
+        if judged.forgets:
+            self._session.forget_identity()
         if judged.note:
             self._notes.append(judged.note)
         if judged.error is not None:

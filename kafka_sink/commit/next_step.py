@@ -41,13 +41,15 @@ from kafka_sink.errors import KafkaSinkError
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """`conclusion` is the result if all further steps succeed; with an `error` the operation fails in any case."""
+    """`conclusion` is the result if all further steps succeed; with an `error` the operation fails in any case.
+    `forgets`: what the process remembers is not to be relied on."""
 
     phase: Phase
     record: LedgerRecord | None = None
     conclusion: Conclusion | None = None
     error: KafkaSinkError | None = None
     note: str = ""
+    forgets: bool = False
 
 
 _OF_OPERATORS = (DriverOperation.FINISH, DriverOperation.SWEEP, DriverOperation.ACCEPT, DriverOperation.REPLAY)
@@ -59,20 +61,19 @@ def first_step(job: Job, session: DriverSession) -> NextStep | None:
         return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
     assert job.key is not None, f"{job.operation.value} is about a batch"
     if job.operation is DriverOperation.ABORT:
-        return _abort_at_start(job, session)
+        return _abort_at_start(job)
     if not job.is_recorded:
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     return NextStep(Phase.FENCING) if session.ledger is None else None
 
 
-def _abort_at_start(job: Job, session: DriverSession) -> NextStep:
+def _abort_at_start(job: Job) -> NextStep:
     if not job.may_be_decided:
         return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
-    # Another process of the same run may have committed since this one read the ledger.
-    session.forget_identity()
     assert job.key is not None
-    # A write without a label has no successor that could be disturbed.
-    return NextStep(Phase.READING if job.key.is_named else Phase.FENCING)
+    # Another process of the same run may have committed since this one read the ledger. A write without a label has no
+    # successor that could be disturbed.
+    return NextStep(Phase.READING if job.key.is_named else Phase.FENCING, forgets=True)
 
 
 def next_step(

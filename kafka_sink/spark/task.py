@@ -1,6 +1,6 @@
 """One attempt of one Spark task: Arrow batches in, a receipt out.
 
-    read_ahead -> select_columns -> gather_batches -> RowEncoding.encode, where there is a format
+    read_ahead -> select_columns -> gather_batches -> RowPath.apply
         -> Producer.send_arrow -> ... -> flush: every record is acknowledged -> receipt
 
 Rows are sent as they arrive, by column; unacknowledged data is limited by buffer.memory, and the task blocks when that
@@ -11,69 +11,45 @@ For exactly-once the attempt has a transactional id that no other one uses until
 transaction is prepared: complete but not committed. Only the driver commits, with the receipt. An attempt that fails
 aborts its own transaction before it raises.
 
-Producer and id come from the process's pools and are returned only by a successful task. A killed task gets no clean-up
-call; nothing here relies on one. A task that Spark no longer waits for begins no transaction (task_context.py).
+Producer and id are those of its `Attempt` (attempt.py); what happens to rows on their way is a `RowPath` (row_path.py).
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.identity_pool import Last, next_identity
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import (
     DataError,
     KafkaSinkError,
-    OperationTimeout,
-    TransactionAborted,
     copy_error,
 )
-from kafka_sink.formats.records.digest import RowDigest
-from kafka_sink.kafka.client.producer_identity import ProducerIdentity
-from kafka_sink.options import ProducerOptions
-from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, BEFORE, FAIL, OPERATION, ROW_ID, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
-from kafka_sink.producer.engine.commands import TransactionReceipt
-from kafka_sink.producer.pool import POOL
-from kafka_sink.producer.producer import Producer
-from kafka_sink.spark.client_id import client_id_of
+from kafka_sink.spark.attempt import Attempt, begin_attempt
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
-from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.ledger_rows import check_values, ledger_names, ledger_row_error
 from kafka_sink.spark.process_memory import keep_freed_memory
 from kafka_sink.spark.read_ahead import gather_batches, read_ahead
-from kafka_sink.spark.task_context import TaskPlace, is_spark_waiting
+from kafka_sink.spark.row_path import OutgoingRows, RowPath
+from kafka_sink.spark.task_context import TaskPlace
 
 if TYPE_CHECKING:
-    from kafka_sink.formats.records.varint import Array
-    from kafka_sink.spark.changes import ChangeRows
-    from kafka_sink.spark.encoding import RowEncoding
-    from kafka_sink.spark.envelope import Envelope
-    from kafka_sink.spark.formats import SidePlan
     from kafka_sink.spark.unsendable import Unsendable
     from kafka_sink.telemetry.metrics.figures import TaskMeter
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
 
-# A failing attempt aborts its transaction if the coordinator answers soon; if not, the driver's sweep does.
-ABORT_TIMEOUT_S = 10.0
 # Batches of which a task says that smaller ones are faster.
 LARGE_ARROW_BYTES = 32_000_000
-# How many transactional ids an attempt tries.
-IDENTITIES_MAX = 8
 # Seconds since 1970 are below the first until the year 5138, milliseconds were until March 1973. Milliseconds are below
 # the second until the year 5138, microseconds were until March 1973.
 SECONDS_BELOW, MICROSECONDS_FROM = 10**11, 10**14
@@ -95,22 +71,26 @@ def write_task(
     meter: TaskMeter | None = None,
 ) -> TaskReceipt:
     keep_freed_memory()
+    attempt: Attempt | None = None
     task: Task | None = None
     try:
         for rows in gather_batches(select_columns(arrow_batch, columns) for arrow_batch in read_ahead(arrow_batches)):
-            # Created only now: a task without rows must not contact a broker.
-            task = task or Task(options, place, columns.sides, meter)
+            if task is None:
+                # What can fail without a broker comes first; a task without rows must not contact one.
+                path = RowPath(options, place, columns.sides)
+                attempt = begin_attempt(options, place, meter)
+                task = Task(attempt, path)
             task.append(rows)
         if task is None:
             return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
         return task.finish()
     except BaseException as error:
-        if task is not None:
-            task.give_up()
+        if attempt is not None:
+            attempt.give_up()
         named = exhaustion_error(error) or error
         if isinstance(named, KafkaSinkError):
-            if task is not None:
-                named = task.explain_length(named)
+            if attempt is not None:
+                named = attempt.explain_length(named)
             # For Spark's log and the job's error message.
             raise copy_error(named, f"{named} ({place})") from error
         raise
@@ -124,35 +104,15 @@ class Sent(NamedTuple):
 
 
 class Task:
-    def __init__(
-        self,
-        options: SinkOptions,
-        place: TaskPlace,
-        sides: Sequence[SidePlan] = (),
-        meter: TaskMeter | None = None,
-    ) -> None:
-        self._options = options
-        self._place = place
-        self._meter = meter
-        self._encoding: RowEncoding | None = None
-        if sides:
-            from kafka_sink.spark.encoding import RowEncoding
+    """The rows of an attempt: sends them, and counts what was acknowledged."""
 
-            self._encoding = RowEncoding(sides)
-        self._changes: ChangeRows | None = None
-        if options.changes is not None:
-            from kafka_sink.spark.changes import ChangeRows
-
-            self._changes = ChangeRows(options.changes)
-        self._envelope = _make_envelope(options, place)
-        self._producer_options = _producer_options(options)
-        # The last transaction under the id, if the next one need not ask for its epoch.
-        self._last: Last | None = None
-        self._identity = self._choose_identity()
+    def __init__(self, attempt: Attempt, path: RowPath) -> None:
+        self._attempt = attempt
+        self._path = path
+        self._options = attempt.options
+        self._producer = attempt.producer
         # Without transactions it is a topic like others, which may be copied to another cluster.
-        self._ledgers = ledger_names(options)
-        self._producer, has_begun = self._borrow(self._identity, next_identity(self._last, self._producer_options))
-        self._started_s = time.monotonic()
+        self._ledgers = ledger_names(attempt.options)
         self._pending: deque[Sent] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
         # Those of which some rows are in an unknown place.
@@ -163,74 +123,8 @@ class Task:
         self._delivered_count = 0
         self._byte_count = 0
         self._errors: Counter[str] = Counter()
-        self._digest = RowDigest()
-        if self._identity is not None and not has_begun:
-            self._begin(self._identity)
-
-    def _choose_identity(self) -> TaskIdentity | None:
-        place, own = self._place, self._place.own_identity
-        if own is None:
-            return None
-        used = IDENTITIES.pool.take_used(own.sink_id, own.run, place.key)
-        if used is None:
-            return own
-        last, options = used.last, self._producer_options
-        if place.errors_may_be_caught and last and not IDENTITIES.ask_if_ended(options, last.transaction):
-            return own
-        # While markers cannot be written, only a task that asks for its epoch can leave the id for another one.
-        self._last = None if place.attempt_number else last
-        return used.identity
-
-    def _borrow(self, identity: TaskIdentity | None, expected: ProducerIdentity | None = None) -> tuple[Producer, bool]:
-        """And whether it has begun a transaction with the expected identity, of which no broker knows yet."""
-        producer, has_begun = POOL.borrow(self._producer_options, _transactional_id(identity), expected)
-        if self._options.topic is not None:
-            producer.look_ahead(self._options.topic)
-        self._retries_before = producer.retried_record_count
-        if self._meter is not None:
-            self._meter.begin(producer)
-        return producer, has_begun
-
-    def _begin(self, identity: TaskIdentity) -> None:
-        try:
-            self._check_that_spark_waits()
-            self._identity = self._init_transactions(identity)
-            self._producer.begin_transaction()
-        except BaseException:
-            self._producer.close(0)
-            raise
-
-    def _check_that_spark_waits(self) -> None:
-        if self._identity is not None and not is_spark_waiting():
-            raise TransactionAborted(
-                f"Spark no longer waits for this task, so it begins no transaction ({self._place})"
-            )
-
-    def _init_transactions(self, identity: TaskIdentity) -> TaskIdentity:
-        """An InitProducerId without a response may arrive when the transaction is prepared or decided, and would abort
-        it. So this attempt abandons that id."""
-        own = self._place.own_identity
-        assert own is not None
-        for _ in range(IDENTITIES_MAX):
-            is_own = identity.attempt == own.attempt
-            try:
-                if self._producer.init_transactions():
-                    return identity
-            except OperationTimeout:
-                if is_own:
-                    raise
-                # Its last transaction is committed, but some partition cannot write the marker, which may take long.
-                self._producer.close(0)
-                self._producer, _ = self._borrow(own)
-                identity = own
-                continue
-            identity = identity.another() if is_own else own
-            self._producer.start_over(_transactional_id(identity))
-        raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
     def append(self, rows: pa.RecordBatch) -> None:
-        misfits: Mapping[int, DataError] = {}
-        is_second: Array | None = None
         if not self._row_count:
             if warning := unit_warning(rows):
                 _LOGGER.warning(warning)
@@ -240,33 +134,22 @@ class Task:
                 from kafka_sink.spark.arrow_batches import LARGE_ARROW_BATCHES
 
                 warn_once(LARGE_ARROW_BATCHES)
-        if self._changes is not None:
-            rows, misfits, is_second = self._changes.apply(rows)
-        count = rows.num_rows
-        given = rows
-        if self._encoding is not None:
-            rows, unfit = self._encoding.encode(rows)
-            misfits = {**unfit, **misfits}
-        if self._identity is not None:
-            self._digest.add(rows)
-        if self._envelope is not None:
-            rows, incomplete = self._envelope.apply(rows, self._row_count, is_second)
-            misfits = {**incomplete, **misfits}
-        if misfits and self._options.record_errors == FAIL:
-            raise _count_from_task_start(misfits[min(misfits)], self._row_count)
+        outgoing = self._path.apply(rows, self._row_count)
+        if outgoing.misfits and self._options.record_errors == FAIL:
+            raise _count_from_task_start(outgoing.misfits[min(outgoing.misfits)], self._row_count)
         if not self._row_count:
             # The first record begins the transaction, which may be long after the brokers were asked for the id.
-            self._check_that_spark_waits()
+            self._attempt.check_that_spark_waits()
         if self._options.record_errors != FAIL:
-            self._send_what_can_be_sent(rows, given, misfits, is_second)
+            self._send_what_can_be_sent(outgoing)
         else:
             try:
                 if self._options.topic is None:
-                    check_values(rows)
-                self._pending.append(Sent(self._producer.send_arrow(rows, self._options.topic)))
+                    check_values(outgoing.rows)
+                self._pending.append(Sent(self._producer.send_arrow(outgoing.rows, self._options.topic)))
             except DataError as error:
                 raise _count_from_task_start(error, self._row_count) from error
-        self._row_count += count
+        self._row_count += outgoing.given.num_rows
         # One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms.
         for sent in self._pending:
             if (failure := sent.future.failure) is not None:
@@ -278,30 +161,26 @@ class Task:
         self._producer.flush()
         for sent in self._pending:
             self._take_result(sent)
-        if self._meter is not None:
-            self._meter.on_sent()
-        prepared = self._producer.prepare_transaction() if self._identity is not None else None
+        attempt, place = self._attempt, self._attempt.place
+        if attempt.meter is not None:
+            attempt.meter.on_sent()
+        prepared = self._producer.prepare_transaction() if attempt.identity is not None else None
         transaction = None
         if prepared is not None and prepared.is_started:  # not if every row was dropped
             transaction = PreparedTransaction(
                 prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, prepared.transaction_version
             )
-        if self._meter is not None:
-            is_new = self._identity is not None and self._identity.attempt == self._place.attempt
-            self._meter.end(self._producer, has_new_id=is_new)
-        retry_count = self._producer.retried_record_count - self._retries_before
-        POOL.give_back(self._producer_options, self._producer)
-        if self._identity is not None:
-            IDENTITIES.pool.give_back(self._identity, self._place.key, self._last_transaction(prepared, transaction))
+        retry_count = attempt.retry_count
+        attempt.give_back(prepared, transaction)
         timeout_ms = self._options.producer.transaction_timeout_ms
         return TaskReceipt(
-            self._place.key,
-            self._place.run,
-            self._place.spark_partition,
-            self._place.attempt,
+            place.key,
+            place.run,
+            place.spark_partition,
+            place.attempt,
             transaction=transaction,
             timeout_ms=timeout_ms,
-            remaining_ms=max(0, timeout_ms - self._age_ms()),
+            remaining_ms=max(0, timeout_ms - attempt.age_ms),
             written=tuple(self._written[where] for where in sorted(self._written)),
             unknown=tuple(sorted(self._unknown)),
             dead_letters=tuple(self._dead_letters[where] for where in sorted(self._dead_letters)),
@@ -309,53 +188,23 @@ class Task:
             row_count=self._delivered_count,
             bytes=self._byte_count,
             retry_count=retry_count,
-            send_ms=self._age_ms(),
+            send_ms=attempt.age_ms,
             record_errors=dict(self._errors),
-            digest=self._digest.value,
+            digest=self._path.digest,
         )
 
-    def _last_transaction(
-        self, prepared: TransactionReceipt | None, transaction: PreparedTransaction | None
-    ) -> Last | None:
-        """Under the id. An attempt that wrote nothing leaves it as it was, unless it asked for another epoch."""
-        if transaction is not None:
-            return Last(transaction, self._producer_options)
-        expected = next_identity(self._last, self._producer_options)
-        is_used = prepared is None or expected != (prepared.producer_id, prepared.producer_epoch)
-        return None if is_used else self._last
-
-    def _age_ms(self) -> int:
-        return int((time.monotonic() - self._started_s) * 1000)
-
-    def explain_length(self, error: KafkaSinkError) -> KafkaSinkError:
-        """Brokers may have ended the transaction because of its time-out."""
-        timeout_ms = self._options.producer.transaction_timeout_ms
-        if self._identity is None or self._age_ms() < timeout_ms:
-            return error
-        from kafka_sink.spark.write_length import explain_task
-
-        return explain_task(error, self._place.key, timeout_ms)
-
-    def give_up(self) -> None:
-        """Nothing more is sent. The transaction is aborted; without one, records that were sent remain."""
-        # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction; not if the
-        # permission for its id was revoked: then only the time-out ends it.
-        with suppress(KafkaSinkError, MemoryError):
-            self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
-
-    def _send_what_can_be_sent(
-        self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], is_second: Array | None
-    ) -> None:
+    def _send_what_can_be_sent(self, outgoing: OutgoingRows) -> None:
         """The slow path is only for an Arrow batch with an unsendable row; others are checked and sent as usual."""
         from kafka_sink.spark.unsendable import split_misfits, split_unsendable
 
+        rows, given, misfits, is_second = outgoing
         places = None
         if misfits:
-            rows, places, unfit = split_misfits(rows, given, misfits, self._encoding, is_second)
+            rows, places, unfit = split_misfits(rows, given, misfits, self._path.encoding, is_second)
             is_second = None if is_second is None else is_second[places]
             self._leave_out(unfit)
         sendable, unsendable = split_unsendable(
-            rows, self._options.topic, self._producer, self._producer_options, self._ledgers, is_second
+            rows, self._options.topic, self._producer, self._attempt.producer_options, self._ledgers, is_second
         )
         if sendable.num_rows:
             self._pending.append(Sent(self._producer.send_arrow(sendable, self._options.topic)))
@@ -368,15 +217,16 @@ class Task:
             self._send_dead_letters(unsendable, self._options.dead_letter_topic)
 
     def _send_dead_letters(self, unsendable: Unsendable, topic: str) -> None:
+        place, producer_options = self._attempt.place, self._attempt.producer_options
         letters = unsendable.make_letters(
             place={
-                "spark.partition": str(self._place.spark_partition),
-                "query.id": self._place.key.query_id,
-                "batch.id": str(self._place.key.batch_id),
+                "spark.partition": str(place.spark_partition),
+                "query.id": place.key.query_id,
+                "batch.id": str(place.key.batch_id),
             },
             topic=self._options.topic,
             first_row=self._row_count,
-            bytes_max=min(self._producer_options.max_request_size, self._producer_options.buffer_memory),
+            bytes_max=min(producer_options.max_request_size, producer_options.buffer_memory),
         )
         self._pending.append(Sent(self._producer.send_arrow(letters, topic), are_letters=True))
 
@@ -426,36 +276,6 @@ def unit_warning(rows: pa.RecordBatch) -> str:
     if first >= MICROSECONDS_FROM:
         return MICROSECONDS
     return SECONDS if 0 < first < SECONDS_BELOW else ""
-
-
-def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
-    if options.envelope is None:
-        return None
-    from kafka_sink.spark.envelope import Envelope
-
-    query_id, batch_id = place.key.query_id, str(place.key.batch_id)
-    # A batch write without a label is identified by its run.
-    prefix = "-".join(part for part in (query_id, batch_id) if part) or place.run
-    known = {"query.id": query_id, "batch.id": batch_id}
-    span = None
-    if options.envelope.has_traceparent_of_task:
-        from kafka_sink.telemetry.metrics.trace_ids import TraceIds, sink_name
-
-        sink = sink_name(place.named_sink_id, place.key, options)
-        ids = TraceIds(sink, options.query_name or "", place.key, place.run)
-        span = ids.traceparent_of_task(place.spark_partition, place.attempt)
-    return Envelope(options.envelope, known, f"{prefix}-{place.spark_partition}", span)
-
-
-def _transactional_id(identity: TaskIdentity | None) -> str | None:
-    return None if identity is None else identity.transactional_id
-
-
-def _producer_options(options: SinkOptions) -> ProducerOptions:
-    producer = replace(options.producer, client_id=client_id_of(options))
-    if options.partitioner is None:
-        return producer
-    return replace(producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
 
 
 def _count_from_task_start(error: DataError, rows_before: int) -> DataError:

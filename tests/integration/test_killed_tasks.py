@@ -19,8 +19,10 @@ from kafka_sink.errors import TransactionAborted
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.attempt import begin_attempt
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, waiting_text
 from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.row_path import RowPath
 from kafka_sink.spark.task import Task
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
@@ -55,7 +57,8 @@ class Write:
         return parse_sink_options({"kafka.bootstrap.servers": self.servers, "topic": self.topic})
 
     def task(self, run: str = RUN, attempt: int = 11, batches: int = 1) -> None:
-        task = Task(self.options, TaskPlace(self.key, run, 0, attempt, f"sink-{self.topic}"))
+        place = TaskPlace(self.key, run, 0, attempt, f"sink-{self.topic}")
+        task = Task(begin_attempt(self.options, place), RowPath(self.options, place))
         KILLED.append(task)
         for _ in range(batches):
             task.append(pa.RecordBatch.from_arrays([pa.array(["a"], pa.string())], ["value"]))
@@ -106,7 +109,7 @@ def test_a_task_that_spark_no_longer_waits_for_begins_no_transaction(
     with EmbeddedBroker(1, topics={"rows": 1}) as broker:
         write = Write(broker.bootstrap_servers, "rows")
         asked = iter(answers)
-        monkeypatch.setattr("kafka_sink.spark.task.is_spark_waiting", lambda: next(asked))
+        monkeypatch.setattr("kafka_sink.spark.attempt.is_spark_waiting", lambda: next(asked))
         with pytest.raises(TransactionAborted, match="Spark no longer waits for this task"):
             write.task()
         assert next(asked, None) is None
@@ -115,7 +118,7 @@ def test_a_task_that_spark_no_longer_waits_for_begins_no_transaction(
 
 def test_a_task_asks_whether_spark_waits_twice_however_many_rows_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([True] * 9)
-    monkeypatch.setattr("kafka_sink.spark.task.is_spark_waiting", lambda: next(answers))
+    monkeypatch.setattr("kafka_sink.spark.attempt.is_spark_waiting", lambda: next(answers))
     with EmbeddedBroker(1, topics={"rows": 1}) as broker:
         Write(broker.bootstrap_servers, "rows").task(batches=5)
     assert len(list(answers)) == 7

@@ -21,6 +21,7 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransacti
 from kafka_sink.errors import BrokerError, BufferExhausted, CommitAborted, DataError, DeliveryError, OperationTimeout
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
+from kafka_sink.spark import task
 from kafka_sink.spark.added_headers import set_column
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import plan_stream
@@ -132,6 +133,16 @@ def test_a_task_without_rows_touches_no_broker() -> None:
     empty = pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["value"])
     receipt = write_task(options, columns, [empty], PLACE)
     assert receipt.is_empty and receipt.row_count == 0
+
+
+def test_a_task_that_cannot_prepare_its_rows_touches_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "RowPath", lambda *_: 1 / 0)
+    monkeypatch.setattr(task, "begin_attempt", lambda *_: pytest.fail("it has begun"))
+    options = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "rows"})
+    with pytest.raises(ZeroDivisionError):
+        write_task(
+            options, choose_columns(StructType().add("value", StringType()), "rows"), [rows({"value": "a"})], PLACE
+        )
 
 
 TEXT = ["a", None, "", "ü", "zz"]

@@ -109,10 +109,10 @@ def nameless_abort_without_ledger(patch: pytest.MonkeyPatch) -> None:
     """abort() of a batch write without a label aborts without reading the ledger"""
     abort_at_start = next_step._abort_at_start
 
-    def changed(job: Any, session: Any) -> NextStep:
+    def changed(job: Any) -> NextStep:
         if not job.key.is_named:
             return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
-        return abort_at_start(job, session)
+        return abort_at_start(job)
 
     patch.setattr(next_step, "_abort_at_start", changed)
 

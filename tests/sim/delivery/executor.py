@@ -17,7 +17,7 @@ from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenP
 from kafka_sink.errors import OperationTimeout, TransactionAborted
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.commands import TransactionEvent, TransactionReceipt
-from kafka_sink.spark.task import IDENTITIES_MAX
+from kafka_sink.spark.attempt import IDENTITIES_MAX
 from kafka_sink.testing.errors import Refused
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books, is_letter

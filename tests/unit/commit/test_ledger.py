@@ -32,7 +32,7 @@ from kafka_sink.commit.ledger_codec import (
     encode_record,
 )
 from kafka_sink.commit.messages import lost_error
-from kafka_sink.commit.next_step import NextStep, next_step
+from kafka_sink.commit.next_step import NextStep, first_step, next_step
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import (
     BatchKey,
@@ -84,6 +84,15 @@ def judge(ledger: LedgerState, key: BatchKey, *, accept_unknown_sink: bool = Fal
     batch = batch_at_hand("sink", key, RUN, summarize_receipts([receipt]))
     settings = DeliverySettings(accept_unknown_sink=accept_unknown_sink)
     return next_step(Job(DriverOperation.COMMIT, key, [receipt]), session, settings, ledger, batch, is_remembered=False)
+
+
+@pytest.mark.parametrize("operation", DriverOperation)
+def test_to_ask_what_comes_first_changes_nothing_that_the_process_remembers(operation: DriverOperation) -> None:
+    session = DriverSession("sink", RUN, identity=ProducerIdentity(1, 1), ledger=state(record(Kind.DONE, 4)))
+    before = replace(session)
+    first = first_step(Job(operation, BatchKey("q", 5)), session)
+    assert session == before
+    assert (first is not None and first.forgets) == (operation is DriverOperation.ABORT)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from kafka_sink.kafka.client.outcome import Meaning, meaning
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.options.values import SINK_ID
-from kafka_sink.spark.task import IDENTITIES_MAX
+from kafka_sink.spark.attempt import IDENTITIES_MAX
 
 
 def reachable(start: Phase, *, without: Phase | None = None) -> set[Phase]:
