@@ -408,10 +408,8 @@ class Committer:
             self._abandon(now_ms, found.problem)
             return
         self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
-        draft = self._draft
-        self._record = (
-            draft.record if draft else intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
-        )
+        draft, previous = self._draft, self._previous()
+        self._record = draft.record if draft else intent_of(self._batch, self._receipts, previous, found.since_ms)
         self._write(now_ms, Phase.DECIDING, self._record)
         if self.phase is Phase.DECIDING:
             self._listing = open_transactions(self._settings, now_ms)

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import mmh3
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.values import SINK_ID_LETTERS
+from kafka_sink.options.sink_options import SINK_ID_LETTERS
 
 DRIVER = "driver"
 # Sink id in the transactional ids of a batch write without a label.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # Values of `delivery_guarantee`; the second one is one of `delivery_fallback`, too.
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 DEFAULT_LEDGER = "__pykafka_sink_ledger"
+# Of a sink id, the beginning of transactional ids and of the ACL for them.
+SINK_ID_LETTERS = "[a-zA-Z0-9._-]"
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 # Values of `mode`, and names of the envelope options.

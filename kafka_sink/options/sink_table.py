@@ -17,6 +17,7 @@ from kafka_sink.options.sink_options import (
     DROP,
     EXACTLY_ONCE,
     FAIL,
+    SINK_ID_LETTERS,
     UPSERT,
 )
 from kafka_sink.options.values import (
@@ -26,12 +27,12 @@ from kafka_sink.options.values import (
     FUNCTION_NAME,
     INT,
     NOT_EMPTY,
-    SINK_ID,
     TOPIC_NAME,
     Choice,
     Converted,
     Whole,
     parse_web_address,
+    pattern,
 )
 
 # Values of `delivery.fallback`; the other one is AT_LEAST_ONCE.
@@ -40,6 +41,7 @@ NO_FALLBACK = "none"
 MISMATCHES = ("fail", "warn", "skip")
 METRICS_ENABLED = "metrics.enabled"
 
+SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", SINK_ID_LETTERS + "{1,200}")
 # Written to the ledger, which accepts no text longer than 1,000 characters.
 LABEL_MAX = 200
 _LABEL = Converted(f"a text of 1 to {LABEL_MAX} characters", lambda text: text if 1 <= len(text) <= LABEL_MAX else None)

@@ -230,9 +230,6 @@ FUNCTION_NAME = pattern("module:function, importable where it runs", r"[A-Za-z_]
 TOPIC_NAME = pattern(
     "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"
 )
-# The beginning of transactional ids, and of the ACL for them.
-SINK_ID_LETTERS = "[a-zA-Z0-9._-]"
-SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", SINK_ID_LETTERS + "{1,200}")
 # The scheme is a listener name, which clusters choose freely; Java accepts any and ignores it.
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
                      r":(?P<port>[0-9]{1,5})")  # fmt: skip

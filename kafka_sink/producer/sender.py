@@ -29,8 +29,7 @@ from kafka_sink.kafka.client.commands import (
     Resolve,
     Send,
 )
-from kafka_sink.kafka.io.network import Network
-from kafka_sink.kafka.io.notices import log_notice
+from kafka_sink.kafka.io.network import Network, log_notice
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.engine import commands as c

@@ -59,8 +59,7 @@ from kafka_sink.kafka.client.commands import Connect, Disconnect, Notice, Resolv
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.client.request import VERSION_MAX
 from kafka_sink.kafka.io.clock import Clock
-from kafka_sink.kafka.io.network import Network
-from kafka_sink.kafka.io.notices import log_notice
+from kafka_sink.kafka.io.network import Network, log_notice
 from kafka_sink.kafka.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,

@@ -1,4 +1,4 @@
-"""Sockets: carries out the engine's connection commands, and reports events.
+"""Sockets: carries out the engine's connection commands, reports events, and logs what the engine, which is pure, says.
 
 One selector, non-blocking sockets, no thread of its own: the owner calls `execute` and `poll` from one thread; only
 `wake` may be called from others. A slow or dead peer costs a selector entry, never time.
@@ -17,6 +17,7 @@ as it does in the Java client; an address in place of a name avoids it.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import selectors
 import socket
@@ -31,6 +32,7 @@ from kafka_sink.kafka.client.commands import (
     Disconnect,
     Disconnected,
     NetworkEvent,
+    Notice,
     Received,
     Resolve,
     Resolved,
@@ -55,6 +57,7 @@ WAKE_BYTES = 4096
 WAIT_MS_MAX = 24 * 3_600_000
 NS_PER_MS = 1_000_000
 
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -322,3 +325,7 @@ def _resolve(command: Resolve) -> Resolved:
         return Resolved(command.node_id, (), TransportError(f"{command.host}:{command.port}: {reason}"))
     addresses = dict.fromkeys((int(family), tuple(address)) for family, _, _, _, address in found)
     return Resolved(command.node_id, tuple(addresses))
+
+
+def log_notice(logger: logging.Logger, client_id: str, notice: Notice) -> None:
+    logger.log(_LEVELS[notice.level], "[%s] %s", client_id, notice.text)

@@ -28,7 +28,8 @@ from kafka_sink.operate.cli.report import DONE, Report, confirm, table
 from kafka_sink.operate.cli.sink_client import ClusterSession, NotAnswered
 from kafka_sink.operate.cli.streams import StatusLine, print_error
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.values import SINK_ID, TOPIC_NAME
+from kafka_sink.options.sink_table import SINK_ID
+from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 
 FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark.partition")

@@ -41,7 +41,8 @@ from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.values import SINK_ID, TOPIC_NAME
+from kafka_sink.options.sink_table import SINK_ID
+from kafka_sink.options.values import TOPIC_NAME
 
 LOOK_AGAIN_S = 0.05
 

@@ -24,7 +24,7 @@ from kafka_sink.kafka.client.ask import AllBrokers, Ask, Repeat, Reply, ReplyKin
 from kafka_sink.kafka.client.outcome import Meaning, meaning
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import CODES
-from kafka_sink.options.values import SINK_ID
+from kafka_sink.options.sink_table import SINK_ID
 from kafka_sink.spark.attempt import IDENTITIES_MAX
 
 
