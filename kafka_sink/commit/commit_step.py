@@ -17,7 +17,7 @@ from kafka_sink.errors.table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.errors.table.entry import ErrorEntry
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 
 MORE_TIME = (
     "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
@@ -135,18 +135,20 @@ class CommitStep(ABC):
 
     def refuse_or_repeat(self, now_ms: int, ask: Ask, error_code: int) -> bool:
         """False: there is no error, and nothing was done."""
-        found = meaning(ask.api, error_code)
-        if found is not Meaning.DONE and not self.repeat_if_meant(now_ms, ask, error_code):
-            self.on_refused(now_ms, ask, self.error_text(ask, error_code), is_fenced=found is Meaning.FENCED)
-        return found is not Meaning.DONE
+        found = driver_outcome(ask.api, error_code)
+        if found is not DriverOutcome.DONE and not self.repeat_if_meant(now_ms, ask, error_code):
+            self.on_refused(now_ms, ask, self.error_text(ask, error_code), is_fenced=found is DriverOutcome.FENCED)
+        return found is not DriverOutcome.DONE
 
     def repeat_if_meant(self, now_ms: int, ask: Ask, error_code: int) -> bool:
         """False: the error means more than "ask again", or there is none; nothing was done."""
-        found = meaning(ask.api, error_code)
+        found = driver_outcome(ask.api, error_code)
         if not found.is_again:
             return False
         self.last_trouble = self.error_text(ask, error_code)
-        self.asks.repeat(now_ms, ask, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
+        self.asks.repeat(
+            now_ms, ask, find_again=found is DriverOutcome.FIND_AGAIN, soon=found is DriverOutcome.REPEAT_SOON
+        )
         return True
 
     def error_text(self, ask: Ask, error_code: int) -> str:

@@ -38,7 +38,7 @@ from kafka_sink.commit.preflight import described_partitions
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH
 
@@ -252,7 +252,7 @@ class CommitTransactions(CommitStep):
         self.asks.drop(ask)
 
     def _on_ended(self, now_ms: int, ask: Ask, error_code: int) -> None:
-        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+        if driver_outcome(END_TXN, error_code) is DriverOutcome.SUPERSEDED:
             self.last_trouble = self.error_text(ask, error_code)
             self.asks.drop(ask)
             self._begin_search(now_ms, self._decided[ask.number])
@@ -277,7 +277,7 @@ class CommitTransactions(CommitStep):
 
     def _on_fetched(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         answer, one = read_fetch_answer(body), self._decided[ask.number]
-        if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
+        if driver_outcome(FETCH, answer.error_code) is DriverOutcome.OUT_OF_RANGE:
             self.asks.drop(ask)
             self.asks.add(now_ms, offset_ask(MARKER_START, one.log, EARLIEST, number=one.number))
             return
@@ -380,7 +380,7 @@ class AbortTransactions(CommitStep):
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         # A transaction that is no longer open need not be aborted, for whichever reason.
-        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+        if driver_outcome(END_TXN, error_code) is DriverOutcome.SUPERSEDED:
             self._drop(ask)
         elif not self.refuse_or_repeat(now_ms, ask, error_code):
             self.aborted.append(_id_of(ask))

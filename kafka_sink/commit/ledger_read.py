@@ -77,7 +77,7 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
 from kafka_sink.kafka.client.ask import Ask
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import FETCH
 
 LOG_START, LOG_STOP = "ledger start", "ledger stop"
@@ -192,7 +192,7 @@ class LedgerRead(CommitStep):
 
     def _on_fetched(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
-        if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
+        if driver_outcome(FETCH, answer.error_code) is DriverOutcome.OUT_OF_RANGE:
             # Records at the start were deleted, before or during this read.
             self.asks.drop_all()
             self._read_from(now_ms, None)

@@ -32,7 +32,7 @@ from kafka_sink.formats.records.batch import NO_TIMESTAMP, EncodedBatch, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply, ReplyKind
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
@@ -268,7 +268,7 @@ class LedgerWrite(CommitStep):
 
     def _on_ended(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+        if driver_outcome(END_TXN, error_code) is DriverOutcome.SUPERSEDED:
             reason = self.error_text(ask, error_code)
             if self._end_is_in_doubt:
                 self._begin_search(now_ms, reason)

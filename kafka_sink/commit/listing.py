@@ -26,7 +26,7 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
 
 LIST = "list transactions"
@@ -215,7 +215,7 @@ class LogEnds(CommitStep):
         found = self.stable if ask.purpose == STABLE else self.end
         for topic in body["topics"]:
             for told in topic["partitions"]:
-                if meaning(LIST_OFFSETS, told["error_code"]) is Meaning.DONE:
+                if driver_outcome(LIST_OFFSETS, told["error_code"]) is DriverOutcome.DONE:
                     found[topic["name"], told["partition_index"]] = told["offset"]
                 else:
                     self.last_trouble = describe_answer(LIST_OFFSETS.name, told["error_code"])

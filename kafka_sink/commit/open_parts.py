@@ -22,7 +22,7 @@ from typing import Any
 
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.kafka.client.ask import Leaders
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
 
 NOT_TOLD = (
@@ -84,13 +84,13 @@ class ProducerQuestion:
         for topic in body["topics"]:
             for told in topic["partitions"]:
                 where, error_code = (topic["name"], told["partition_index"]), told["error_code"]
-                found = meaning(DESCRIBE_PRODUCERS, error_code)
+                found = driver_outcome(DESCRIBE_PRODUCERS, error_code)
                 if where not in self.missing:
                     continue
-                if found is Meaning.DONE:
+                if found is DriverOutcome.DONE:
                     self._told[topic["name"]] += len(told["active_producers"])
                     self.on_told(where, told["active_producers"])
-                elif found is Meaning.REFUSED:
+                elif found is DriverOutcome.REFUSED:
                     self.refusal = f"{topic['name']}: {describe_answer(DESCRIBE_PRODUCERS.name, error_code)}"
                 else:
                     trouble = f"{where[0]}-{where[1]}: {describe_answer(DESCRIBE_PRODUCERS.name, error_code)}"

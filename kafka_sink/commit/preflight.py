@@ -35,7 +35,7 @@ from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import (
     DESCRIBE_CONFIGS,
@@ -125,10 +125,10 @@ class DescribeTransactions(CommitStep):
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         for state in body["transaction_states"]:
             transactional_id, error_code = state["transactional_id"], state["error_code"]
-            found = meaning(DESCRIBE_TRANSACTIONS, error_code)
+            found = driver_outcome(DESCRIBE_TRANSACTIONS, error_code)
             if transactional_id not in self._missing:
                 continue
-            if found is Meaning.DONE:
+            if found is DriverOutcome.DONE:
                 del self._missing[transactional_id]
                 self.found[transactional_id] = TransactionDescription(
                     transactional_id,
@@ -139,9 +139,9 @@ class DescribeTransactions(CommitStep):
                     state["transaction_start_time_ms"],
                     described_partitions(state),
                 )
-            elif found is Meaning.NEVER:
+            elif found is DriverOutcome.NEVER:
                 del self._missing[transactional_id]
-            elif found is Meaning.REFUSED:
+            elif found is DriverOutcome.REFUSED:
                 self.fail(f"{transactional_id}: {describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)}")
                 return
             else:

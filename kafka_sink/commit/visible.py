@@ -19,7 +19,7 @@ from kafka_sink.commit.messages import some
 from kafka_sink.commit.receipt import WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Leaders, Reply
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import LIST_OFFSETS
 
 STABLE = "last stable offsets"
@@ -88,8 +88,8 @@ class Visible(CommitStep):
                     self._on_told(where, told["error_code"], told["offset"])
 
     def _on_told(self, where: tuple[str, int], error_code: int, offset: int) -> None:
-        found = meaning(LIST_OFFSETS, error_code)
-        if found is Meaning.DONE:
+        found = driver_outcome(LIST_OFFSETS, error_code)
+        if found is DriverOutcome.DONE:
             self._stable[where] = offset
             if offset > self._unseen[where]:
                 del self._unseen[where]

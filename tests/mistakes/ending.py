@@ -22,7 +22,7 @@ from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.commit.sweep import Sweep, SweepRule
 from kafka_sink.kafka.client.ask import Ask, Reply
-from kafka_sink.kafka.client.outcome import Meaning, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
 from kafka_sink.kafka.wire.apis import Api
 from kafka_sink.producer.engine.engine import Engine
 from tests.sim.delivery.executor import Executor
@@ -54,23 +54,23 @@ def wrong_version_on_repeat(patch: pytest.MonkeyPatch) -> None:
 def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
     """PRODUCER_FENCED as the answer to a commit counts as success"""
 
-    def changed(api: Api, error_code: int) -> Meaning:
-        found = meaning(api, error_code)
-        return Meaning.DONE if found is Meaning.SUPERSEDED else found
+    def changed(api: Api, error_code: int) -> DriverOutcome:
+        found = driver_outcome(api, error_code)
+        return DriverOutcome.DONE if found is DriverOutcome.SUPERSEDED else found
 
-    patch.setattr(commit_step, "meaning", changed)
-    patch.setattr(end_txn, "meaning", changed)
-    patch.setattr(ledger_write, "meaning", changed)
+    patch.setattr(commit_step, "driver_outcome", changed)
+    patch.setattr(end_txn, "driver_outcome", changed)
+    patch.setattr(ledger_write, "driver_outcome", changed)
 
 
 def never_is_done(patch: pytest.MonkeyPatch) -> None:
     """INVALID_TXN_STATE as the answer to a commit counts as already committed"""
 
-    def changed(api: Api, error_code: int) -> Meaning:
-        return Meaning.DONE if error_code == INVALID_TXN_STATE else meaning(api, error_code)
+    def changed(api: Api, error_code: int) -> DriverOutcome:
+        return DriverOutcome.DONE if error_code == INVALID_TXN_STATE else driver_outcome(api, error_code)
 
-    patch.setattr(commit_step, "meaning", changed)
-    patch.setattr(end_txn, "meaning", changed)
+    patch.setattr(commit_step, "driver_outcome", changed)
+    patch.setattr(end_txn, "driver_outcome", changed)
 
 
 def silence_is_consent(patch: pytest.MonkeyPatch) -> None:

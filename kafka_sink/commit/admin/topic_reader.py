@@ -21,7 +21,7 @@ from kafka_sink.commit.log_scan import (
 from kafka_sink.errors import BrokerError, KafkaSinkError, OperationTimeout
 from kafka_sink.formats.records.scalar import Record
 from kafka_sink.kafka.client.ask import Leader, Repeat
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, Api
 
 WAIT_MS = 100
@@ -77,7 +77,7 @@ class PartitionReader:
 
         def lacks(bodies: Bodies) -> KafkaSinkError | None:
             error_code = read_fetch_answer(bodies[0]).error_code
-            if meaning(FETCH, error_code) is Meaning.OUT_OF_RANGE:
+            if driver_outcome(FETCH, error_code) is DriverOutcome.OUT_OF_RANGE:
                 return self._trouble(FETCH, error_code, offset) if is_there else None
             # A leader without the records is behind the one that returned the end.
             is_behind = not error_code and read_records(bodies[0])[1] == offset
@@ -103,8 +103,8 @@ class PartitionReader:
 
     def _trouble_of(self, api: Api, error_code: int) -> KafkaSinkError | None:
         """Raised at once unless it may pass."""
-        found = meaning(api, error_code)
-        if found is Meaning.DONE:
+        found = driver_outcome(api, error_code)
+        if found is DriverOutcome.DONE:
             return None
         trouble = self._trouble(api, error_code)
         if not found.is_again:

@@ -64,7 +64,7 @@ class CoordinatorOutcome(Enum):
     FATAL = auto()
 
 
-class Meaning(Enum):
+class DriverOutcome(Enum):
     """What a response requires of the driver of a commit."""
 
     DONE = "done"
@@ -86,7 +86,7 @@ class Meaning(Enum):
     @property
     def is_again(self) -> bool:
         """Only to be asked again."""
-        return self in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
+        return self in (DriverOutcome.REPEAT, DriverOutcome.REPEAT_SOON, DriverOutcome.FIND_AGAIN)
 
 
 _Outcome = TypeVar("_Outcome", ProduceOutcome, CoordinatorOutcome)
@@ -97,10 +97,10 @@ class Row(Generic[_Outcome]):
     """What to do: the producer, the driver of a commit. None: by the facts of the code."""
 
     producer: _Outcome | None = None
-    driver: Meaning | None = None
+    driver: DriverOutcome | None = None
 
 
-_P, _C, _D = ProduceOutcome, CoordinatorOutcome, Meaning
+_P, _C, _D = ProduceOutcome, CoordinatorOutcome, DriverOutcome
 
 # Leaders that are asked to append.
 _PRODUCE: Mapping[int, Row[ProduceOutcome]] = {
@@ -185,8 +185,8 @@ _PER_API: Mapping[tuple[int, int], Row[CoordinatorOutcome]] = {
 }
 
 # Leaders that are asked something, by the driver only.
-_READ = {0: Meaning.DONE, 1: Meaning.OUT_OF_RANGE, -1: Meaning.REPEAT}
-_DESCRIBE = {0: Meaning.DONE, -1: Meaning.REPEAT}
+_READ = {0: DriverOutcome.DONE, 1: DriverOutcome.OUT_OF_RANGE, -1: DriverOutcome.REPEAT}
+_DESCRIBE = {0: DriverOutcome.DONE, -1: DriverOutcome.REPEAT}
 
 # The coordinator, or the leader itself, knows another identity of this producer, or none.
 _OTHER_IDENTITY = frozenset({47, 49, 90})
@@ -236,19 +236,19 @@ def coordinator_outcome(
     return CoordinatorOutcome.FATAL
 
 
-def meaning(api: Api, error_code: int) -> Meaning:
+def driver_outcome(api: Api, error_code: int) -> DriverOutcome:
     """For the driver. A code in no row is repeated where the outcome of a transaction is in question (the decision
     stays open, and a later response may be clearer), and is a refusal elsewhere."""
-    listed = _listed_meaning(api, error_code)
+    listed = _listed_driver_outcome(api, error_code)
     if listed is not None:
         return listed
     facts = code(error_code)
     if facts.stale_metadata and api is not END_TXN:
-        return Meaning.FIND_AGAIN
-    return Meaning.REPEAT if facts.retriable or api is END_TXN else Meaning.REFUSED
+        return DriverOutcome.FIND_AGAIN
+    return DriverOutcome.REPEAT if facts.retriable or api is END_TXN else DriverOutcome.REFUSED
 
 
-def _listed_meaning(api: Api, error_code: int) -> Meaning | None:
+def _listed_driver_outcome(api: Api, error_code: int) -> DriverOutcome | None:
     if api in (FETCH, LIST_OFFSETS):
         return _READ.get(error_code)
     if api is DESCRIBE_PRODUCERS:

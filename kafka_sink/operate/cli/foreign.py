@@ -17,7 +17,7 @@ from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescrip
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.kafka.client.ask import Coordinator
-from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.operate.cli.report import DONE, OPEN, Report, confirm
 from kafka_sink.operate.cli.sink_client import SinkClient
@@ -72,8 +72,8 @@ def _fence(sink: SinkClient, found: TransactionDescription) -> None:
 
     def lacks(bodies: Bodies) -> KafkaSinkError | None:
         error_code = bodies[0]["error_code"]
-        meant = meaning(INIT_PRODUCER_ID, error_code)
-        if meant is Meaning.DONE:
+        meant = driver_outcome(INIT_PRODUCER_ID, error_code)
+        if meant is DriverOutcome.DONE:
             return None
         text = f"{name!r} was not fenced: {describe_answer(INIT_PRODUCER_ID.name, error_code)}"
         if not meant.is_again:

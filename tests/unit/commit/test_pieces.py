@@ -21,7 +21,7 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, k
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Repeat, Reply, ReplyKind
-from kafka_sink.kafka.client.outcome import Meaning, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.options.sink_table import SINK_ID
@@ -50,9 +50,9 @@ def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_lost(code: int) -> None:
-    found = meaning(END_TXN, code)
-    assert (found is Meaning.DONE) == (code == 0)
-    assert found is not Meaning.NEVER
+    found = driver_outcome(END_TXN, code)
+    assert (found is DriverOutcome.DONE) == (code == 0)
+    assert found is not DriverOutcome.NEVER
 
 
 def test_requests_beyond_the_limit_wait_for_those_in_flight() -> None:

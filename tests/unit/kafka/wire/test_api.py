@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from kafka_sink.kafka.client.outcome import Meaning, meaning
+from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
 from kafka_sink.kafka.wire.apis import APIS, METADATA, PRODUCE, Api
 
 
@@ -24,4 +24,4 @@ def test_an_api_whose_codecs_are_compiled_can_be_pickled() -> None:
 
 def test_a_copy_of_a_machine_understands_the_same_answers() -> None:
     """As of a fenced driver, which looks who has taken over."""
-    assert meaning(pickle.loads(pickle.dumps(PRODUCE)), 47) is Meaning.FENCED
+    assert driver_outcome(pickle.loads(pickle.dumps(PRODUCE)), 47) is DriverOutcome.FENCED
