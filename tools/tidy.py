@@ -119,7 +119,8 @@ IMPORTED_BY_NAME = re.compile(PACKAGE + r"(\.\w+)+:\w+")
 # Modules and classes of which a process has one.
 OF_ALL_THREADS = frozenset({"time", "os", "random", "socket", "select", "threading", "Thread"})
 
-_CHECKING_CALLS = ("assert", "raises", "warns", "check", "expect", "verify", "fail")
+# Calls that make a test fail, and what stands for one among the names that a function uses.
+CHECKING_CALLS, CHECK = frozenset({"raises", "warns", "fail"}), "an assertion"
 
 
 @dataclass(frozen=True)
@@ -306,20 +307,62 @@ def _own_names(method: ast.FunctionDef) -> set[str]:
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and _is_name(node.value, ("self",))}
 
 
-def verdicts(source: Source) -> Iterator[str]:
-    """A test needs an assert, a pytest.raises, or a call of a function that checks, by its name or its body."""
-    if not (source.path.startswith("tests/") and source.path.rsplit("/", 1)[-1].startswith("test_")):
-        return
-    functions = source.functions
-    checking = {function.name for function in functions if _checks(function, frozenset())}
+def verdicts(sources: Iterable[Source]) -> Iterator[str]:
+    """A test needs an assert, a pytest.raises or something alike, or a function of tests and tools that has one: of its
+    own file or of one that it imports. What a function uses, it may call; a function with a promising name may not."""
+    every = {
+        source.module: source for source in sources if source.is_python and source.path.startswith(("tests/", "tools/"))
+    }
+    used: dict[tuple[str, str], set[str]] = {}
+    for module, source in every.items():
+        for function in source.functions:
+            used.setdefault((module, function.name), set()).update(_used_names(function))
+    seen = {module: {module, *_imports(source)} & every.keys() for module, source in every.items()}
+    checking = {one for one, names in used.items() if CHECK in names}
     grown = True
     while grown:
-        more = {function.name for function in functions if _checks(function, frozenset(checking))}
-        grown = not more <= checking
+        more = {
+            (module, name)
+            for (module, name), names in used.items() if (module, name) not in checking
+            and any((place, each) in checking for place in seen[module] for each in names)
+        }  # fmt: skip
         checking |= more
-    for function in functions:
-        if function.name.startswith("test_") and function.name not in checking:
-            yield f"{source.path}:{function.lineno}: {function.name} checks nothing"
+        grown = bool(more)
+    for module, source in every.items():
+        for function in source.functions if _is_of_tests(source) else ():
+            if function.name.startswith("test_") and (module, function.name) not in checking:
+                yield f"{source.path}:{function.lineno}: {function.name} checks nothing"
+
+
+def _is_of_tests(source: Source) -> bool:
+    return source.path.startswith("tests/") and source.path.rsplit("/", 1)[-1].startswith("test_")
+
+
+def _used_names(function: ast.AST) -> set[str]:
+    """The names that it reads and the methods that it calls; CHECK, if it judges something itself."""
+    names = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Call):
+            name = _called_name(node)
+            names.add(CHECK if name in CHECKING_CALLS or name.startswith("assert") else name)
+        elif isinstance(node, ast.Assert) or (isinstance(node, ast.Raise) and "AssertionError" in ast.unparse(node)):
+            names.add(CHECK)
+    return names
+
+
+def _imports(source: Source) -> set[str]:
+    """The modules that it imports, and names that may be modules."""
+    found = set()
+    for node in source.nodes:
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            # The folders of some tests are on the path themselves.
+            found |= {node.module, f"{source.module.rpartition('.')[0]}.{node.module}"}
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+    return found
 
 
 def shared_patches(source: Source) -> Iterator[str]:
@@ -419,7 +462,7 @@ def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
 
 TEXT_RULES = (unfinished_work, machine_paths)
 PYTHON_RULES = (
-    layers, purity, sizes, introductions, participles, questions, verdicts, shared_patches, *TEXT_RULES,
+    layers, purity, sizes, introductions, participles, questions, shared_patches, *TEXT_RULES,
 )  # fmt: skip
 
 
@@ -429,6 +472,7 @@ def complaints(sources: Iterable[Source]) -> list[str]:
         text for source in every for rule in (PYTHON_RULES if source.is_python else TEXT_RULES) for text in rule(source)
     ]
     found += [*lost_files(every), *dead_modules(every), *names_twice(every), *circles(every), *bare_folders(every)]
+    found += verdicts(every)
     return found
 
 
@@ -458,17 +502,6 @@ def _imported_modules(sources: Iterable[Source]) -> set[str]:
 def _is_entry_point(source: Source) -> bool:
     name = source.path.rsplit("/", 1)[-1]
     return name in ("__init__.py", "__main__.py", "pytest_plugin.py") or '__name__ == "__main__"' in source.text
-
-
-def _checks(function: ast.AST, checking: frozenset[str]) -> bool:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assert):
-            return True
-        if isinstance(node, ast.Call):
-            name = _called_name(node)
-            if name in checking or any(word in name for word in _CHECKING_CALLS):
-                return True
-    return False
 
 
 def _called_name(call: ast.Call) -> str:

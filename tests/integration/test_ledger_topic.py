@@ -123,12 +123,13 @@ def check_refused(client: Client, ledger: str, policy: str) -> None:
     assert f"--entity-name {ledger} --add-config cleanup.policy=compact" in str(caught.value)
 
 
-def test_a_ledger_whose_policy_the_broker_does_not_tell_is_taken() -> None:
+def test_a_ledger_whose_policy_the_broker_does_not_tell_is_taken(caplog: pytest.LogCaptureFixture) -> None:
     """As with a configuration that is not told at all: other servers than Apache Kafka leave out what they lack."""
     with EmbeddedBroker(topics={"led": 1}) as broker, client_of(broker.bootstrap_servers) as client:
         client.reach(topics=["led"])
         for configs in ({}, {"cleanup.policy": None}, None):
             check_ledger_configs(client, about("led"), configs)
+    assert "cleanup.policy" not in caplog.text
 
 
 # ---- warned about ----------------------------------------------------------------------------------------------

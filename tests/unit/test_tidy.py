@@ -176,13 +176,23 @@ def test_a_path_of_one_machine_is_found() -> None:
     assert found(tidy.machine_paths, "tools/a.py", "x = '/var/work', 'work/main'") == []
 
 
-def test_a_test_without_verdict_is_found_and_helpers_that_check_count() -> None:
-    text = """
+def test_a_test_without_verdict_is_found_and_helpers_that_check_count_wherever_they_are() -> None:
+    helpers = """
 def reaches(x):
     examines(x)
 
 def examines(x):
     assert x
+
+def check_output(x):
+    print(x)
+
+class Watch:
+    def sees(self):
+        raise AssertionError
+"""
+    text = """
+from tests.support.a import Watch, check_output, examines as looks, reaches
 
 def test_by_assert():
     assert 1
@@ -194,12 +204,22 @@ def test_by_raises():
 def test_by_helper():
     reaches(1)
 
+def test_by_a_helper_that_another_calls(watch: Watch):
+    watch.sees()
+
+def test_by_a_name_alone():
+    check_output(1)
+    subprocess.run(check=True)
+
 def test_nothing():
     print(1)
 """
-    assert found(tidy.verdicts, "tests/unit/test_a.py", text) == [
-        "tests/unit/test_a.py:18: test_nothing checks nothing"
+    sources = [Source("tests/support/a.py", helpers), Source("tests/unit/test_a.py", text)]
+    assert list(tidy.verdicts(sources)) == [
+        "tests/unit/test_a.py:17: test_by_a_name_alone checks nothing",
+        "tests/unit/test_a.py:21: test_nothing checks nothing",
     ]
+    assert len(list(tidy.verdicts(sources[1:]))) == 4, "what is not imported does not count"
 
 
 def test_a_patch_of_what_every_thread_uses_is_told() -> None:
