@@ -45,6 +45,7 @@ from kafka_sink.spark.driver import Driver, FinishedBatch, waiting_text
 from kafka_sink.spark.summary import report_aborted
 from tests.support.asking import client_of
 from tests.support.commanding import Sink, Unanswered, rows
+from tests.support.foreign_records import put
 from tools.waiting import wait_until
 
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
@@ -202,14 +203,6 @@ def plan(sink: Sink) -> str:
 def sink_options(sink: Sink) -> Any:
     named = {"kafka.bootstrap.servers": sink.servers, "ledger.topic": sink.ledger_topic, "sink.id": sink.sink_id}
     return parse_sink_options({**named, "topic": sink.topic})
-
-
-def put(sink: Sink, key: str, value: bytes) -> None:
-    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(sink.ledger_topic, key=key, value=value)
-    producer.commit_transaction(20)
 
 
 def poison(sink: Sink, key: BatchKey = BATCH) -> None:

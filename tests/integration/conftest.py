@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafka_sink.testing import EmbeddedBroker
     from tests.support.commanding import Shell, Sink
     from tests.support.secured_kafka import SecuredKafka
+    from tools.kafka_cluster import KafkaCluster
 
 
 @pytest.fixture
@@ -27,6 +28,17 @@ def sink(broker: EmbeddedBroker) -> Sink:
     from tests.support.commanding import Sink
 
     sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+    sink.create()
+    return sink
+
+
+@pytest.fixture
+def sink_on_kafka(kafka: KafkaCluster, topic_name: str) -> Sink:
+    """The same on Apache Kafka, with a ledger of its own."""
+    from tests.support.commanding import Sink
+
+    name = topic_name[-60:].lstrip("-")
+    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
     sink.create()
     return sink
 

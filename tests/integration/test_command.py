@@ -26,7 +26,6 @@ from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
 from tests.support.asking import client_of
 from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink, rows
-from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 BATCH = BatchKey("query-1", 0)
@@ -72,11 +71,8 @@ def test_an_open_decision_is_shown_and_recovered_once(release: str, shell: Shell
         check_open_decision(shell, created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER)))
 
 
-def test_an_open_decision_is_shown_and_recovered_on_apache_kafka(
-    kafka: KafkaCluster, topic_name: str, shell: Shell
-) -> None:
-    name = topic_name[-60:].lstrip("-")
-    check_open_decision(shell, created(Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")))
+def test_an_open_decision_is_shown_and_recovered_on_apache_kafka(sink_on_kafka: Sink, shell: Shell) -> None:
+    check_open_decision(shell, sink_on_kafka)
 
 
 def check_open_decision(shell: Shell, sink: Sink) -> None:
@@ -230,11 +226,8 @@ def test_a_replayed_batch_runs_again_and_doubles_only_what_was_visible(sink: Sin
     assert sink.visible() == sorted(rows(BATCH, 0, 0, 1))
 
 
-def test_a_transaction_that_somebody_else_aborted_is_lost_on_apache_kafka(
-    kafka: KafkaCluster, topic_name: str, shell: Shell
-) -> None:
-    name = topic_name[-60:].lstrip("-")
-    sink = created(Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}"))
+def test_a_transaction_that_somebody_else_aborted_is_lost_on_apache_kafka(sink_on_kafka: Sink, shell: Shell) -> None:
+    sink = sink_on_kafka
     intrude(sink, sink.decide_and_die(BATCH)[0])
     recovered = shell.about(sink, "recover")
     assert recovered.exit_code == 1 and "1 of 2 are committed" in recovered.err
@@ -305,9 +298,8 @@ def test_dangling_transactions_are_aborted_and_decided_ones_are_committed(sink: 
     check_abort(shell, sink)
 
 
-def test_dangling_transactions_are_aborted_on_apache_kafka(kafka: KafkaCluster, topic_name: str, shell: Shell) -> None:
-    name = topic_name[-60:].lstrip("-")
-    check_abort(shell, created(Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")))
+def test_dangling_transactions_are_aborted_on_apache_kafka(sink_on_kafka: Sink, shell: Shell) -> None:
+    check_abort(shell, sink_on_kafka)
 
 
 def check_abort(shell: Shell, sink: Sink) -> None:

@@ -8,48 +8,18 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from kafka_sink.commit import ledger_codec
-from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import CommitAborted
 from tests.support.commanding import Shell, Sink, rows
-from tools.kafka_cluster import KafkaCluster
+from tests.support.foreign_records import copied, put, put_plain
 
 LABEL, BATCH, NEXT = BatchKey("", "2026-11-26"), BatchKey("query-1", 0), BatchKey("query-1", 1)
 RUN, NEXT_RUN = "a" * 16, "f" * 16
-
-
-def on_kafka(kafka: KafkaCluster, topic_name: str) -> Sink:
-    name = topic_name[-60:].lstrip("-")
-    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
-    sink.create()
-    return sink
-
-
-def put_plain(sink: Sink, key: str, value: bytes | None) -> None:
-    producer = ConfluentProducer({"bootstrap.servers": sink.servers})
-    producer.produce(sink.ledger_topic, key=key, value=value)
-    producer.flush(20)
-
-
-def put_in_transaction(sink: Sink, key: str, value: bytes) -> None:
-    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-copy"})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(sink.ledger_topic, key=key, value=value)
-    producer.commit_transaction(20)
-
-
-def copied(sink: Sink, key: BatchKey, cluster_id: str = "the-old-cluster") -> bytes:
-    record = LedgerRecord(Kind.DONE, sink.sink_id, key, RUN, row_count=20, topics={sink.topic: 20})
-    return ledger_codec.encode_record(replace(record, cluster_id=cluster_id))
 
 
 def check_plain_copy(sink: Sink, shell: Shell) -> None:
@@ -77,13 +47,13 @@ def test_a_ledger_that_was_copied_without_transactions_is_refused_as_a_copy(sink
 
 
 def test_a_ledger_that_was_copied_without_transactions_is_refused_on_apache_kafka(
-    kafka: KafkaCluster, topic_name: str, shell: Shell
+    sink_on_kafka: Sink, shell: Shell
 ) -> None:
-    check_plain_copy(on_kafka(kafka, topic_name), shell)
+    check_plain_copy(sink_on_kafka, shell)
 
 
 def test_a_ledger_that_was_copied_in_transactions_is_read_and_called_a_copy(sink: Sink, shell: Shell) -> None:
-    put_in_transaction(sink, sink.sink_id, copied(sink, BATCH))
+    put(sink, sink.sink_id, copied(sink, BATCH))
     shown = shell.about(sink, "ledger")
     assert shown.exit_code == 0 and "this one is 'embedded-kafka-cluster': the ledger ledger is a copy" in shown.out
     assert "counts as delivered here, so the rows must have been copied" in shown.out
@@ -107,9 +77,9 @@ def test_what_something_else_writes_under_the_key_of_a_stream_stops_it_and_is_sh
 
 
 def test_a_ledger_that_is_made_to_forget_while_a_query_runs_refuses_its_next_look_on_apache_kafka(
-    kafka: KafkaCluster, topic_name: str
+    sink_on_kafka: Sink,
 ) -> None:
-    sink = on_kafka(kafka, topic_name)
+    sink = sink_on_kafka
     sink.ledger_look_ms = 1
     driver = DriverSession(sink.sink_id, sink.run)
     sink.deliver(BATCH, driver)

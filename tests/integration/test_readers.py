@@ -66,14 +66,12 @@ def test_how_far_a_group_is_and_that_only_markers_remain(sink: Sink, shell: Shel
     check_progress(sink, shell)
 
 
-def test_how_far_a_group_is_on_apache_kafka(kafka: KafkaCluster, topic_name: str, shell: Shell) -> None:
-    name = topic_name[-60:].lstrip("-")
-    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
-    sink.create()
+def test_how_far_a_group_is_on_apache_kafka(sink_on_kafka: Sink, shell: Shell) -> None:
+    sink = sink_on_kafka
     check_progress(sink, shell)
     sink.task(NEXT, 6)
     row, other = told(shell, sink)
-    assert f"wait for a transaction of sink {name}, open for " in row["readers"] and not other["waits_for"]
+    assert f"wait for a transaction of sink {sink.sink_id}, open for " in row["readers"] and not other["waits_for"]
 
 
 def test_the_time_that_leaders_tell_of_a_producer_is_that_of_its_rows(kafka: KafkaCluster, topic_name: str) -> None:

@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
 
 from kafka_sink.commit import ledger_codec
@@ -19,19 +18,12 @@ from kafka_sink.errors import CommitAborted, KafkaSinkError
 from kafka_sink.testing import EmbeddedBroker
 from tests.support.asking import client_of
 from tests.support.commanding import Shell, Sink, rows
+from tests.support.foreign_records import put
 from tools.kafka_cluster import KafkaCluster
 
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
 RUN, NEXT_RUN = "a" * 16, "f" * 16
 LEDGER = "ledger"
-
-
-def put(sink: Sink, key: str | bytes, value: bytes | None) -> None:
-    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(sink.ledger_topic, key=key, value=value)
-    producer.commit_transaction(20)
 
 
 def record_of(sink: Sink, key: BatchKey, **more: object) -> LedgerRecord:
@@ -49,11 +41,8 @@ def test_a_poisoned_sink_is_shown_set_aside_and_goes_on(sink: Sink, shell: Shell
     check_set_aside(sink, shell)
 
 
-def test_a_poisoned_sink_is_set_aside_on_apache_kafka(kafka: KafkaCluster, topic_name: str, shell: Shell) -> None:
-    name = topic_name[-60:].lstrip("-")
-    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
-    sink.create()
-    check_set_aside(sink, shell)
+def test_a_poisoned_sink_is_set_aside_on_apache_kafka(sink_on_kafka: Sink, shell: Shell) -> None:
+    check_set_aside(sink_on_kafka, shell)
 
 
 def check_set_aside(sink: Sink, shell: Shell) -> None:

@@ -53,8 +53,8 @@ from tests.integration.statuses import (
 )
 from tests.support.asking import client_of
 from tests.support.commanding import ROWS_PER_TASK, Shell, Sink, rows
+from tests.support.foreign_records import copied, put_plain
 from tools.foreign_reader import read_topic
-from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 BATCH, NEXT, DAY = BatchKey("query-1", 0), BatchKey("query-1", 1), BatchKey("", "2026-11-01")
@@ -277,8 +277,6 @@ def test_where_leaders_would_tell_of_too_many_producers_one_partition_of_each_to
 
 
 def test_a_ledger_that_was_copied_is_one_finding(sink: Sink, shell: Shell) -> None:
-    from tests.integration.test_copied_ledger import copied, put_plain
-
     for number in range(3):
         label = BatchKey("", f"day {number}")
         put_plain(sink, f"orders/day {number}", copied(sink, label))
@@ -337,13 +335,11 @@ def test_a_stream_that_delivers_all_the_time_is_fine_in_a_thousand_polls(sink: S
 
 
 def test_a_stream_is_fine_on_apache_kafka_and_what_its_driver_left_open_is_recovered(
-    kafka: KafkaCluster, topic_name: str, shell: Shell
+    sink_on_kafka: Sink, shell: Shell
 ) -> None:
-    name = topic_name[-60:].lstrip("-")
-    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
-    sink.create()
+    sink = sink_on_kafka
     check_polls(sink, shell, 10)
-    other = replace(sink, sink_id=f"{name}-2", run="e" * 16, wall_ms=1)
+    other = replace(sink, sink_id=f"{sink.sink_id}-2", run="e" * 16, wall_ms=1)
     other.decide_and_die(BATCH)
     (found,) = [each for each in findings(shell, sink) if each["sink_id"] == other.sink_id]
     assert (found["kind"], found["ledger_topic"]) == ("open", sink.ledger_topic)
