@@ -359,9 +359,8 @@ def _imports(source: Source) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            # The folders of some tests are on the path themselves.
-            found |= {node.module, f"{source.module.rpartition('.')[0]}.{node.module}"}
-            found |= {f"{node.module}.{each.name}" for each in node.names}
+            name = f"{source.module.rsplit('.', node.level)[0]}.{node.module}" if node.level else node.module
+            found |= {name, *(f"{name}.{each.name}" for each in node.names)}
     return found
 
 

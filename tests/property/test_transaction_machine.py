@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_cluster import Asked
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from transaction_driver import COORDINATED, PRODUCER_ID, TransactionDriver
 
 from kafka_sink.errors import OperationTimeout
 from kafka_sink.kafka.wire.apis import (
@@ -29,6 +27,8 @@ from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.producer.engine.commands import Abandon, TransactionReceipt
 from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
 from kafka_sink.producer.engine.transaction import TransactionState
+from tests.unit.producer.engine.fake_cluster import Asked
+from tests.unit.producer.engine.transaction_driver import COORDINATED, PRODUCER_ID, TransactionDriver
 
 STARTING = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 OF_ONE_EPOCH = (*STARTING, END_TXN)

@@ -41,8 +41,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from history import History
-
 from kafka_sink.commit.identity import code_of_run, run_of_label
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession
@@ -50,6 +48,7 @@ from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.kafka.client.ask import Ask
 from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, QUERY, REFUSED, SINK, UNSUPPORTED, Bench, after
+from tests.unit.producer.engine.history import History
 
 EVENT = re.compile(r'(\w+)(?:/(\w+))?(?::("[^"]*"|\w+))?(?:,([^="]+))?(?:=(.*))?')
 FOR_EVER = 100_000

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from history import History, histories
-
 from tests.unit.commit.commit_history import check
 from tests.unit.commit.driver_bench import Bench
+from tests.unit.producer.engine.history import History, histories
 
 
 @histories("""

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fake_cluster import NETWORK, Asked, FakeCluster
-
 from kafka_sink.kafka.client.admin_engine import AdminEngine
 from kafka_sink.kafka.client.ask import Ask, Reply, Target
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, Api
 from kafka_sink.options import ProducerOptions
+from tests.unit.producer.engine.fake_cluster import NETWORK, Asked, FakeCluster
 
 START_MS = 1_000_000
 TIMEOUT_MS = 10_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fake_cluster import FakeCluster, Result
-
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.cluster import Endpoint
 from kafka_sink.kafka.client.commands import Connect, NetworkEvent, Notice, Resolve
@@ -16,6 +14,7 @@ from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, PRODUCE
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine.commands import Call, Step
+from tests.unit.producer.engine.fake_cluster import FakeCluster, Result
 
 NO_JITTER = 0.5
 

@@ -35,15 +35,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fake_cluster import Asked, FakeCluster
-from history import History
-from network_driver import Driver, produce, produce_body
-
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.kafka.client.cluster import Endpoint
 from kafka_sink.kafka.client.commands import Address, Disconnect
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import APIS, METADATA, PRODUCE
+from tests.unit.kafka.client.network_driver import Driver, produce, produce_body
+from tests.unit.producer.engine.fake_cluster import Asked, FakeCluster
+from tests.unit.producer.engine.history import History
 
 EVENT = re.compile(r"(\w+)(?:/(-?\d+))?(?:([:=])(.*))?")
 OLD: tuple[Address, ...] = ((2, ("old0", 9092)), (2, ("old1", 9092)), (2, ("old2", 9092)))

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from admin_driver import TIMEOUT_MS, AdminDriver
-from fake_cluster import Asked
 
 from kafka_sink.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaSinkError, TransportError
 from kafka_sink.kafka.client import coordinator_lookup
@@ -38,6 +36,8 @@ from kafka_sink.kafka.wire.apis import (
     METADATA,
     PRODUCE,
 )
+from tests.unit.kafka.client.admin_driver import TIMEOUT_MS, AdminDriver
+from tests.unit.producer.engine.fake_cluster import Asked
 
 END_BODY = {"transactional_id": "a", "producer_id": 1, "producer_epoch": 0, "committed": True}
 LIST_BODY = {"state_filters": [], "producer_id_filters": []}

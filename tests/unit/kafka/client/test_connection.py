@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from network_driver import produce
 
 from kafka_sink.errors import LocalProtocolError, TransportError
 from kafka_sink.kafka.client.commands import Send
@@ -19,6 +18,7 @@ from kafka_sink.kafka.client.connection import (
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, PRODUCE
 from kafka_sink.kafka.wire.frames import decode_request_header, encode_response
 from kafka_sink.options import ProducerOptions
+from tests.unit.kafka.client.network_driver import produce
 
 LEGAL = {
     (ConnectionState.CONNECTING, ConnectionEvent.CONNECTED): ConnectionState.NEGOTIATING,

@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_cluster import Asked, FakeCluster
-from network_driver import Driver, notices
-from network_history import moved
 
 from kafka_sink.errors import AuthorizationError, BrokerError
 from kafka_sink.kafka.client.metadata import Metadata, MetadataRequest
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import METADATA
+from tests.unit.kafka.client.network_driver import Driver, notices
+from tests.unit.kafka.client.network_history import moved
+from tests.unit.producer.engine.fake_cluster import Asked, FakeCluster
 
 AGE_MS = 300_000
 

@@ -3,8 +3,8 @@ metadata requests."""
 
 from __future__ import annotations
 
-from history import History, histories
-from network_history import check, many_addresses, moved, nodes, with_metadata
+from tests.unit.kafka.client.network_history import check, many_addresses, moved, nodes, with_metadata
+from tests.unit.producer.engine.history import History, histories
 
 
 @histories("""

@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from driver import EngineDriver, new_batch
-from fake_cluster import Asked, FakeCluster
-from history import History, histories
-from network_driver import Driver, notices
-from network_history import check
 
 from kafka_sink.errors import AuthenticationError, ConfigError, LocalProtocolError, RemoteProtocolError
 from kafka_sink.errors.table.brokers import KERBEROS_LOGIN
@@ -20,6 +15,11 @@ from kafka_sink.producer.engine.commands import Append
 from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange
+from tests.unit.kafka.client.network_driver import Driver, notices
+from tests.unit.kafka.client.network_history import check
+from tests.unit.producer.engine.driver import EngineDriver, new_batch
+from tests.unit.producer.engine.fake_cluster import Asked, FakeCluster
+from tests.unit.producer.engine.history import History, histories
 
 TOKEN = b"\0alice\0hunter2"
 GREETING = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from fake_cluster import FakeCluster
-from network_driver import Driver, notices, produce, request
 
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.kafka.client.commands import Buffer, Connected, Received, Resolved, Send
 from kafka_sink.kafka.client.request import Request
 from kafka_sink.kafka.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
+from tests.unit.kafka.client.network_driver import Driver, notices, produce, request
+from tests.unit.producer.engine.fake_cluster import FakeCluster
 
 
 def versions_body(**changes: object) -> dict[str, object]:

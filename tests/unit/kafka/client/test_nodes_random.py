@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from fake_cluster import FakeCluster
-from network_driver import Driver, produce, produce_body
 
 from kafka_sink.errors import TransportError
 from kafka_sink.kafka.client.commands import Connected, Disconnect, Disconnected, Received, Resolved, Written
 from kafka_sink.kafka.client.request import Request
 from kafka_sink.kafka.wire.apis import PRODUCE
+from tests.unit.kafka.client.network_driver import Driver, produce, produce_body
+from tests.unit.producer.engine.fake_cluster import FakeCluster
 
 WALKS, STEPS = 60, 150
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from fake_cluster import FakeCluster
-from network_driver import Driver, notices, produce, produce_body
 
 from kafka_sink.errors import AuthenticationError, RemoteProtocolError, TransportError
 from kafka_sink.kafka.client.cluster import Endpoint
@@ -14,6 +12,8 @@ from kafka_sink.kafka.client.commands import Disconnect, Disconnected, Received,
 from kafka_sink.kafka.client.connection import FRAME_BYTES_MAX, NEGOTIATION_FRAME_BYTES_MAX, THROTTLE_MS_MAX
 from kafka_sink.kafka.wire.apis import API_VERSIONS, PRODUCE
 from kafka_sink.kafka.wire.frames import encode_response
+from tests.unit.kafka.client.network_driver import Driver, notices, produce, produce_body
+from tests.unit.producer.engine.fake_cluster import FakeCluster
 
 
 def ready(**options: object) -> Driver:

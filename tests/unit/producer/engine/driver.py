@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from fake_cluster import Asked, FakeCluster, Result
-
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.formats.records.batch import EncodedBatch
 from kafka_sink.formats.records.compression import make_compressor
@@ -38,6 +36,7 @@ from kafka_sink.producer.engine.commands import (
 from kafka_sink.producer.engine.engine import Engine
 from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
 from kafka_sink.producer.engine.sequences import SEQUENCE_MODULUS
+from tests.unit.producer.engine.fake_cluster import Asked, FakeCluster, Result
 
 NO_JITTER = 0.5
 START_MS = 1_000_000

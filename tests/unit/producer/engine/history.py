@@ -34,13 +34,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from driver import EngineDriver, new_batch
-from transaction_driver import TransactionDriver
 
 from kafka_sink.errors import DeliveryError, DeliveryTimeout, TransactionAborted, TransportError
 from kafka_sink.kafka.wire.apis import PRODUCE
 from kafka_sink.producer.engine.commands import Abandon, Append, Close, Flush
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
+from tests.unit.producer.engine.driver import EngineDriver, new_batch
+from tests.unit.producer.engine.transaction_driver import TransactionDriver
 
 CODES = {
     "server_error": -1, "ok": 0, "not_leader": 6, "timed_out": 7, "too_large": 10, "not_enough": 19, "after_append": 20,

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from driver import START_MS, encoded, new_batch
 
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.formats.records.batch import EncodedBatch, Share, seal
@@ -17,6 +16,7 @@ from kafka_sink.formats.records.scalar import Record, decode_batch, split
 from kafka_sink.kafka.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
 from kafka_sink.producer.engine.accumulator import Accumulator
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
+from tests.unit.producer.engine.driver import START_MS, encoded, new_batch
 
 NOW_MS = START_MS
 LARGE = 2**20

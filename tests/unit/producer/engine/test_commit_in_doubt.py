@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from transaction_driver import PRODUCER_ID, TransactionDriver, started
 
 from kafka_sink.errors import AuthenticationError, TransactionAborted, TransportError
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE
 from kafka_sink.producer.engine.commands import Abandon, TransactionReceipt
+from tests.unit.producer.engine.transaction_driver import PRODUCER_ID, TransactionDriver, started
 
 
 @pytest.mark.parametrize("node_id", [0, 1], ids=["of another node", "of the coordinator"])

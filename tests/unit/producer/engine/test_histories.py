@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from history import History, histories, in_transaction, plain, play
+from tests.unit.producer.engine.history import History, histories, in_transaction, plain, play
 
 
 @histories("""

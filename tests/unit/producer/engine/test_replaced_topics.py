@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from driver import EngineDriver, new_batch
-from fake_cluster import FakeCluster
-from transaction_driver import TransactionDriver
 
 from kafka_sink.errors import TransactionAborted
 from kafka_sink.kafka.wire.apis import END_TXN, METADATA
 from kafka_sink.producer.engine.commands import Append
+from tests.unit.producer.engine.driver import EngineDriver, new_batch
+from tests.unit.producer.engine.fake_cluster import FakeCluster
+from tests.unit.producer.engine.transaction_driver import TransactionDriver
 
 NEW_ID, NEWEST_ID = bytes(15) + b"\x99", bytes(15) + b"\xaa"
 UNKNOWN_TOPIC_ID = 100

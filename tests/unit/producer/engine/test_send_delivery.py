@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver import (
+
+from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, DeliveryTimeout
+from kafka_sink.formats.records.batch import Share
+from kafka_sink.kafka.client.commands import Disconnect
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.producer.engine.batch_sender import REQUEST_OVERHEAD_BYTES
+from kafka_sink.producer.engine.commands import Append, BatchObserved, Close, Drained
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
+from tests.unit.producer.engine.driver import (
     BACKOFF_MS,
     INVALID_RECORD,
     NOT_LEADER,
@@ -17,15 +25,7 @@ from driver import (
     batches_of,
     new_batch,
 )
-from fake_cluster import FakeCluster
-
-from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, DeliveryTimeout
-from kafka_sink.formats.records.batch import Share
-from kafka_sink.kafka.client.commands import Disconnect
-from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, PRODUCE
-from kafka_sink.producer.engine.batch_sender import REQUEST_OVERHEAD_BYTES
-from kafka_sink.producer.engine.commands import Append, BatchObserved, Close, Drained
-from kafka_sink.producer.engine.producer_batch import ProducerBatch
+from tests.unit.producer.engine.fake_cluster import FakeCluster
 
 TOPIC_AUTHORIZATION_FAILED = 29
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from driver import (
+
+from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, TransportError
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, METADATA
+from kafka_sink.kafka.wire.codes import CODES
+from kafka_sink.producer.engine.commands import Abandon, Append, BatchObserved, Close, Flush
+from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
+from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX
+from tests.unit.producer.engine.driver import (
     BACKOFF_MS,
     DUPLICATE,
     INVALID_RECORD,
@@ -14,14 +21,7 @@ from driver import (
     EngineDriver,
     new_batch,
 )
-from fake_cluster import FakeCluster
-
-from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, TransportError
-from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, METADATA
-from kafka_sink.kafka.wire.codes import CODES
-from kafka_sink.producer.engine.commands import Abandon, Append, BatchObserved, Close, Flush
-from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
-from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX
+from tests.unit.producer.engine.fake_cluster import FakeCluster
 
 REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, STORAGE_ERROR = 7, 19, 20, 56
 

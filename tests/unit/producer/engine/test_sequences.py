@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from driver import new_batch
 
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
@@ -14,6 +13,7 @@ from kafka_sink.producer.engine.sequences import (
     Sequences,
     sequence_after,
 )
+from tests.unit.producer.engine.driver import new_batch
 
 PARTITION = ("t", 0)
 IDENTITY = ProducerIdentity(7, 0)

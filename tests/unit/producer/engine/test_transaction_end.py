@@ -5,8 +5,6 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from driver import DUPLICATE, INVALID_RECORD
-from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 from kafka_sink.errors import (
     BrokerError,
@@ -28,6 +26,8 @@ from kafka_sink.kafka.wire.apis import (
 )
 from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.producer.engine.commands import Abandon, Append, TransactionReceipt
+from tests.unit.producer.engine.driver import DUPLICATE, INVALID_RECORD
+from tests.unit.producer.engine.transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 
 def end(driver: TransactionDriver, commit: bool) -> int:

@@ -7,7 +7,6 @@ A table row says what follows the first answer with that code: `again` (the same
 from __future__ import annotations
 
 import pytest
-from transaction_driver import TransactionDriver, started
 
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, ProducerFenced, TransactionAborted
 from kafka_sink.kafka.wire.apis import (
@@ -20,6 +19,7 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
     Api,
 )
+from tests.unit.producer.engine.transaction_driver import TransactionDriver, started
 
 AGAIN, ABORTABLE, FATAL = "again", "abortable", "fatal"
 NOT_COORDINATOR = (15, 16)

@@ -6,7 +6,6 @@ The leader is asked by the first record: it accepts the expected identity, or re
 from __future__ import annotations
 
 import pytest
-from transaction_driver import PRODUCER_ID, TransactionDriver
 
 from kafka_sink.errors import DeliveryError, ProducerFenced, TransactionAborted
 from kafka_sink.kafka.client.nodes import METADATA_OF_4_2
@@ -14,6 +13,7 @@ from kafka_sink.kafka.wire.apis import END_TXN, FIND_COORDINATOR, INIT_PRODUCER_
 from kafka_sink.producer.engine.commands import Flush
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.transaction import TransactionState
+from tests.unit.producer.engine.transaction_driver import PRODUCER_ID, TransactionDriver
 
 EXPECTED, GIVEN = ProducerIdentity(PRODUCER_ID, 6), ProducerIdentity(PRODUCER_ID, 9)
 # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from driver import new_batch
-from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 from kafka_sink.errors import (
     AuthorizationError,
@@ -28,6 +26,8 @@ from kafka_sink.producer.engine import transaction_requests
 from kafka_sink.producer.engine.commands import Append, Flush, StartOver, TransactionEvent, TransactionStep
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.sequences import SEQUENCE_MODULUS, sequence_after
+from tests.unit.producer.engine.driver import new_batch
+from tests.unit.producer.engine.transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 
 def fresh(transaction_version: int = 1, **options: object) -> TransactionDriver:

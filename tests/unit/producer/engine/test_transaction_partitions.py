@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from driver import new_batch
-from transaction_driver import GROUP, PRODUCER_ID, TRANSACTION, TransactionDriver, registered, started
 
 from kafka_sink.errors import AuthorizationError, KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.kafka.wire.apis import (
@@ -17,6 +15,15 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
 )
 from kafka_sink.producer.engine.commands import Append
+from tests.unit.producer.engine.driver import new_batch
+from tests.unit.producer.engine.transaction_driver import (
+    GROUP,
+    PRODUCER_ID,
+    TRANSACTION,
+    TransactionDriver,
+    registered,
+    started,
+)
 
 
 def begun(transaction_version: int = 1, **options: object) -> TransactionDriver:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from transaction_driver import TransactionDriver, started
 
 from kafka_sink.errors import (
     KafkaSinkError,
@@ -25,6 +24,7 @@ from kafka_sink.producer.engine.commands import (
 )
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.transaction import TRANSITIONS, Transaction, TransactionState
+from tests.unit.producer.engine.transaction_driver import TransactionDriver, started
 
 RECEIPT = TransactionReceipt("id", 7, 3, 2, True, {("t", 0): 9})
 CAUSE = ProducerFenced("somebody else")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from transaction_driver import TransactionDriver
-
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.producer.engine.commands import StartOver
+from tests.unit.producer.engine.transaction_driver import TransactionDriver
 
 NEW_ID = bytes(15) + b"\x99"
 

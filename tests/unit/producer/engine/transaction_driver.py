@@ -16,9 +16,6 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
-from driver import EngineDriver
-from fake_cluster import Asked, FakeCluster
-
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.nodes import METADATA_OF_4_2
 from kafka_sink.kafka.wire.apis import (
@@ -45,6 +42,8 @@ from kafka_sink.producer.engine.commands import (
     TransactionStep,
 )
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
+from tests.unit.producer.engine.driver import EngineDriver
+from tests.unit.producer.engine.fake_cluster import Asked, FakeCluster
 
 GROUP, TRANSACTION = 0, 1
 TRANSACTIONAL_ID = "ledger"
