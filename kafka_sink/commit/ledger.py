@@ -7,8 +7,9 @@ it run again (a replay record).
 
 A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record is enough. A
 batch write with a label has its own key; otherwise re-running an older export could not be told from a new one. Each of
-them is a line of decisions with its own driver and claims (`Line` in identity.py). An earlier release kept a stream
-under the sink id without the query; such a record of the same query belongs to this stream.
+them is a line of decisions with its own driver and claims (`Line` in identity.py). Release 0.1.0 kept a stream under
+the sink id without the query; such a record of the same query belongs to this stream. 0.1.0 and 0.2.0 had one driver
+for all labels of a sink.
 
 `runs` are the runs that the run of this record has replaced, oldest first. A driver that finds itself among them has
 been replaced and must not fence its successor. `since_ms` is when the run's first transaction began, by the brokers'
@@ -153,8 +154,8 @@ class LedgerState:
     been decided. `settled` has the newest records without those.
 
     `claims` has for each run the offset of its first claim, as far as compaction has kept them. `older_key` is the key
-    under which an earlier release kept the decisions of this stream; None if there are none, or if there are newer
-    ones. `older_sink_id` is the sink id whose driver of an earlier release may be alive and decide here as well, and
+    under which 0.1.0 kept the decisions of this stream; None if there are none, or if there are newer ones.
+    `older_sink_id` is the sink id whose driver of an earlier release may be alive and decide here as well, and
     `older_offset` grows with each sign of it; -1: there is none.
 
     `sweeps`: for each operator's command that aborts what is open and is not over, as far as is known, the runs that
@@ -241,8 +242,8 @@ def claim_key(line: Line) -> str:
 
 
 def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
-    """Whether a record of the previous release, under the sink id without the query, belongs to this query. A first
-    batch without tasks has no query id: the next query under that sink id is taken for its continuation."""
+    """Whether a record of 0.1.0, under the sink id without the query, belongs to this query. A first batch without
+    tasks has no query id: the next query under that sink id is taken for its continuation."""
     return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 

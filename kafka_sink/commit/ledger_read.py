@@ -107,8 +107,8 @@ class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
     `code`: of the line that is read; None: all lines of the sink. `named_sink_id`: the sink id without the query, under
-    which an earlier release kept this stream. `query_suffix`: what a sink id of this query ends with, whatever its name
-    is. `is_of_name`: every sink under the name `sink_id`, including those of its queries; of each the same line.
+    which 0.1.0 kept this stream. `query_suffix`: what a sink id of this query ends with, whatever its name is.
+    `is_of_name`: every sink under the name `sink_id`, including those of its queries; of each the same line.
     """
 
     # Without a claim: wait for the markers of records that are already there.
@@ -269,8 +269,8 @@ class LedgerRead(CommitStep):
                 runs.add(found.run)
 
     def _is_own_claim(self, key: bytes, code: str | None) -> bool:
-        """What the driver of a labelled write claims under the key of its sink is said to drivers of the release
-        before, and is not about this line."""
+        """What the driver of a labelled write claims under the key of its sink is said to drivers of 0.2.0, and is not
+        about this line."""
         if self._code is None:
             return key == self._older_claim_key or key.startswith(self._older_claim_key + b"/")
         return key == self._claim_key and code in (None, self._code)
@@ -422,7 +422,7 @@ class LedgerRead(CommitStep):
         return ended
 
     def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
-        """The previous release's key of this stream, as long as there is no newer record of the stream."""
+        """The key that this stream had in 0.1.0, as long as there is no newer record of the stream."""
         older = newest.get(self._named_sink_id)
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None

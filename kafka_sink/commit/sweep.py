@@ -58,8 +58,8 @@ LIST_AGAIN_MS = 500
 @frozen
 class SweepRule:
     """`own_run` is None for an operator's command: the runs of queries, and of the labels with these `codes`, whose
-    lines it has fenced and finished. `named_sink_id`: the sink id under which an earlier release kept this stream,
-    perhaps with others; only its runs in the ledger count as replaced. `listed_ids`: as in `Job`."""
+    lines it has fenced and finished. `named_sink_id`: the sink id under which 0.1.0 kept this stream, perhaps with
+    others; only its runs in the ledger count as replaced. `listed_ids`: as in `Job`."""
 
     sink_id: str
     own_run: str | None

@@ -37,7 +37,7 @@ from kafka_sink.kafka.wire.codes import INVALID_TRANSACTION_TIMEOUT
 
 FENCE, CLAIM = "fence older drivers", "claim ledger"
 CLAIM_OLDER = "claim ledger for the release before"
-# Earlier releases had one driver for all labels of a sink, and before that for all queries under a name.
+# 0.2.0 had one driver for all labels of a sink, and 0.1.0 for all queries under a name as well.
 FENCE_OLDER = "fence a driver of the release before"
 # The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
 # so the timeout is halved until it is accepted, down to what a record needs.
@@ -93,9 +93,9 @@ class Claim(CommitStep):
     """Appends the claim; it is in the log twice if a response is lost. The ledger is read up to the acknowledged claim;
     the first claim of each run determines which run is younger (`DriverSession.note_claim`).
 
-    A driver of the release before takes a fence for another process of its own run, and goes on. So a labelled write
-    first claims what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since
-    the fence, that is read here, and it is fenced again (`LedgerState.older_offset`).
+    A driver of 0.2.0 takes a fence for another process of its own run, and goes on. So a labelled write first claims
+    what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since the fence,
+    that is read here, and it is fenced again (`LedgerState.older_offset`).
 
     `sweep`: the name of an operator's command that is about to abort what is open in the line, or has (`is_over`).
     Nothing keeps those requests from arriving after another driver has fenced the command, checked its transactions

@@ -1,10 +1,10 @@
 """This release continues a stream of an earlier release, whatever state that one has left.
 
-Decisions of the earlier release are under the sink id alone, and those of this one under the sink id with the query in
-it. What the earlier one has decided and not carried out must be found, and a live driver of it fenced, under its name.
-The assumption: Spark keeps the query's id in the checkpoint. With Spark itself: tests/spark/test_upgrades.py.
+Of 0.2.0, the release before, and of 0.1.0: that one's decisions are under the sink id alone, and not under the sink id
+with the query in it. What it has decided and not carried out must be found, and a live driver of it fenced, under its
+name. The assumption: Spark keeps the query's id in the checkpoint. With Spark itself: tests/spark/test_upgrades.py.
 
-Exports of it have one driver for all labels of a sink, which takes a fence for another process of its own run.
+Exports of both have one driver for all labels of a sink, which takes a fence for another process of its own run.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 OF_A_STREAM = Path(__file__).parent / "release_before.py"
 OF_AN_EXPORT = Path(__file__).parent / "export_before.py"
 BATCHES = 2
+RELEASES = {"0.2.0": BEFORE_NAMES, "0.1.0": BEFORE_QUERY_IDS}
+OF_BOTH = pytest.mark.parametrize(
+    "package", ["0.2.0", pytest.param("0.1.0", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
 
 
 class ReleaseBefore:
@@ -79,9 +83,9 @@ def stream(stream: BareStream) -> BareStream:
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked once: the first application compiles it for all."""
-    return release_with(OF_A_STREAM, BEFORE_QUERY_IDS, tmp_path_factory)
+    return release_with(OF_A_STREAM, RELEASES[request.param], tmp_path_factory)
 
 
 def release_with(script: Path, commit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -110,6 +114,7 @@ def check_continued(stream: BareStream) -> None:
 
 
 @NEWEST_MAINLY
+@OF_BOTH
 def test_a_stream_that_the_release_before_has_ended_goes_on(stream: BareStream, before: ReleaseBefore) -> None:
     before.begin_commit()
     assert before.read_line() == "committed"
@@ -132,16 +137,26 @@ STATES = ("at-the-decision", "after-the-decision", "before-end-2", "before-the-d
 STATES_OF_FIRST_GENERATION = ("at-the-decision", "after-the-decision")
 
 
-def with_both_versions(cases: Iterable[str]) -> list[Any]:
+# Of the oldest release: a decision that has to be found under its own key.
+STATES_OF_THE_OLDEST = ("after-the-decision",)
+
+
+def of_all_versions(cases: Iterable[str]) -> list[Any]:
     """Cases that lead to the same state as another one run only with `make slow`."""
+    often = (
+        ("0.2.0", NEWEST, STATES),
+        ("0.2.0", FIRST_GENERATION, STATES_OF_FIRST_GENERATION),
+        ("0.1.0", NEWEST, STATES_OF_THE_OLDEST),
+        ("0.1.0", FIRST_GENERATION, ()),
+    )
     return [
-        pytest.param(version, case, marks=[] if case in states else [pytest.mark.slow])
-        for version, states in ((NEWEST, STATES), (FIRST_GENERATION, STATES_OF_FIRST_GENERATION))
+        pytest.param(release, version, case, marks=[] if case in states else [pytest.mark.slow])
+        for release, version, states in often
         for case in cases
     ]
 
 
-@pytest.mark.parametrize(("kafka", "kill"), with_both_versions(KILLS), indirect=["kafka"])
+@pytest.mark.parametrize(("package", "kafka", "kill"), of_all_versions(KILLS), indirect=["package", "kafka"])
 def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_commit(
     stream: BareStream, before: ReleaseBefore, kill: str
 ) -> None:
@@ -153,6 +168,7 @@ def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_
 
 
 @NEWEST_MAINLY
+@OF_BOTH
 @pytest.mark.parametrize("at", [pytest.param("at-the-decision", marks=pytest.mark.slow), "before-end-2"])
 def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_up_does_no_harm(
     stream: BareStream, before: ReleaseBefore, at: str

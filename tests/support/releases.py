@@ -12,9 +12,9 @@ from kafka_sink.version import VERSION
 from tools.make_zip import PACKAGES, write_zip
 
 ROOT = Path(__file__).parents[2]
-# The last commit before the query id became a part of the sink id: decisions are stored under the sink id alone.
+# 0.1.0, before the query id became a part of the sink id: decisions are stored under the sink id alone.
 BEFORE_QUERY_IDS = "98dd2ad"
-# The last commit before ledger records contained the name of their sink.
+# 0.2.0, before ledger records contained the name of their sink, and before each label had a driver of its own.
 BEFORE_NAMES = "d2cfa39"
 
 

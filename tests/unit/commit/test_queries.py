@@ -1,4 +1,4 @@
-"""The query id is part of a stream's sink id: names are shared by accident. The previous release had no query ids.
+"""The query id is part of a stream's sink id: names are shared by accident. Release 0.1.0 had no query ids.
 
 SINK is the name (an option, or the hash of a path); the sink id of a query is made of this name and the query id.
 """
