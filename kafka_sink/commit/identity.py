@@ -32,7 +32,7 @@ DRIVER = "driver"
 UNNAMED = "batch"
 _LETTERS_OF_SINK_ID = re.compile(f"{SINK_ID_LETTERS}+")
 _RUN_HASH = re.compile(r"[0-9a-f]{16}")
-_OF_QUERY = re.compile(r"-[0-9a-f]{16}")
+_OF_QUERY = re.compile(r"-[0-9a-f]{16}\Z")
 # Spark counts its attempts in 64 bits.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 NUMBER_MAX = 2**63 - 1
@@ -166,6 +166,11 @@ def sink_id_of_write(named: str | None, run: str) -> str:
 def belongs_to(sink_id: str, named: str) -> bool:
     """Whether the sink id is the given one, or that of a query under it."""
     return sink_id == named or (sink_id.startswith(named) and bool(_OF_QUERY.fullmatch(sink_id, len(named))))
+
+
+def name_of_sink(sink_id: str) -> str:
+    """Without the query."""
+    return _OF_QUERY.sub("", sink_id)
 
 
 def transactional_id_prefix(sink_id: str) -> str:

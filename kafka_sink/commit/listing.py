@@ -85,6 +85,11 @@ def _decode_listed(ledger_key: str, found: Found, cluster_id: str) -> Listed:
     return Listed(ledger_key, found.offset, record, origin=origin)
 
 
+def list_body(states: Sequence[str] = ()) -> dict[str, Any]:
+    """Of ListTransactions. Without states: all that the brokers remember."""
+    return {"state_filters": list(states), "producer_id_filters": []}
+
+
 class OpenTransactions(CommitStep):
     """The ids of tasks under which a transaction is open, as far as the brokers report them: without a word they leave
     out ids on which the Describe permission is missing. `name`: of a sink, or of the sinks of queries under that name;
@@ -99,7 +104,7 @@ class OpenTransactions(CommitStep):
         self._states = states
 
     def ask_first(self, now_ms: int) -> None:
-        body = {"state_filters": list(self._states), "producer_id_filters": []}
+        body = list_body(self._states)
         self.asks.add(now_ms, Ask(AllBrokers(), LIST_TRANSACTIONS, body, LIST))
 
     def on_unsupported(self, now_ms: int, reply: Reply) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.admin.configs import number_of
+from kafka_sink.commit.admin.configs import MAX_TIMEOUT, number_of
 from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
 from kafka_sink.commit.admin.marks import remove_marks
 from kafka_sink.commit.admin.support import TransactionSupport
@@ -21,7 +21,6 @@ from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.driver import ANSWERS, CLIENTS, Driver, marks_of
 
 _LOGGER = logging.getLogger("kafka_sink")
-MAX_TIMEOUT = "transaction.max.timeout.ms"
 
 
 def create_topics(options: SinkOptions) -> None:

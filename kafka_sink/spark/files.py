@@ -19,14 +19,13 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_sink.options.host.files import add_search_folder
+from kafka_sink.options.host.files import OWN_FOLDER, add_search_folder
 from kafka_sink.spark.process import is_sparks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
-OWN_FOLDER = "pykafka-sink"
 # As Hadoop's Path reads it: nothing in the path is decoded, and # and ? are letters.
 _LOCATION = re.compile(r"(?:(?P<scheme>[^/:]+):)?(?://[^/]*)?(?P<path>.+)", re.DOTALL)
 

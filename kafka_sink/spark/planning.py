@@ -1,5 +1,5 @@
 """The checks of a write before its tasks, whichever way it comes in: options, columns, brokers, topics, schemas. The
-result holds what its tasks and its commit need. The requests to Kafka are in driver.py."""
+result holds what its tasks and its commit need. The requests to Kafka are in cluster_check.py."""
 
 from __future__ import annotations
 

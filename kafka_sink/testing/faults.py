@@ -21,8 +21,8 @@ class Fault:
 
     `error_code` answers with that error instead of doing the work; with `after_apply` the work is done first, so that
     the client gets an error although it succeeded. With a topic, or a topic and a partition, only these parts of the
-    request are affected. Disconnects: `before_apply` loses the request, `after_apply` loses the response. Delays hold
-    the request before it is handled, or the response after that; later requests on the connection wait, as in Kafka.
+    request are affected. `disconnect` loses the request, with `after_apply` it loses the response. Delays hold the
+    request before it is handled, or the response after that; later requests on the connection wait, as in Kafka.
     `skip` leaves the first n matching requests alone, `times` ends the fault after n (None: never).
     """
 

@@ -10,6 +10,8 @@ from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, RESOURCE_TOPIC
 from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
 
+# Of a broker: the longest transaction that it allows.
+MAX_TIMEOUT = "transaction.max.timeout.ms"
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 
 # None: the broker does not return it. An error concerns this resource only, such as a missing topic.

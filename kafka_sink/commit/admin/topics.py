@@ -34,6 +34,8 @@ INVALID = frozenset({37, 38, 40, 44})
 # Kafka's AclOperation codes, bit positions of a topic's authorized operations; and the number for operations not told.
 READ, WRITE = 3, 4
 NOT_TOLD = -(1 << 31)
+# What coordinators remember of transactions.
+TRANSACTION_LOG = "__transaction_state"
 
 
 class TopicState(NamedTuple):

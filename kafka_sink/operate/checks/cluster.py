@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, UNCLEAN
-from kafka_sink.commit.admin.topics import metadata_of, topic_state
+from kafka_sink.commit.admin.topics import TRANSACTION_LOG, metadata_of, topic_state
 from kafka_sink.errors import AuthorizationError
 from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
@@ -28,7 +28,7 @@ from kafka_sink.operate.checks.replicas import (
     there_are,
 )
 
-TRANSACTION_LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
+OFFSETS = "__consumer_offsets"
 LOG_REPLICAS, LOG_IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
 OFFSETS_REPLICAS, DEFAULT_REPLICAS = "offsets.topic.replication.factor", "default.replication.factor"
 _LINE, _NO_BATCH = "transaction log", "no transaction begins or ends"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.admin.topics import NOT_TOLD, READ, WRITE, metadata_of
+from kafka_sink.commit.admin.topics import NOT_TOLD, READ, TRANSACTION_LOG, WRITE, metadata_of
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.outcome import describe
@@ -33,7 +33,6 @@ NOT_KNOWN = (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTIONAL_ID_NO
 # A producer id that no broker has assigned.
 NO_ONES = 1 << 62
 _NAMES = {READ: "Read", WRITE: "Write"}
-_TRANSACTION_LOG = "__transaction_state"
 _LOG_ADVICE = (
     "look at the brokers' log; transaction.state.log.replication.factor and .min.isr must not be above the number of "
     "brokers"
@@ -77,7 +76,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     """Checks that there is one, and that ids of this sink may be used."""
     if not job.is_exactly_once(client) or client.transaction_support().missing:
         return
-    seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
+    seen = metadata_of(client, TRANSACTION_LOG)["error_code"]
     if seen == UNKNOWN_TOPIC_OR_PARTITION:
         # A coordinator lookup would make the brokers create the transaction state topic.
         text = "no transaction was ever begun in this cluster, so coordinators were not asked"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
-from kafka_sink.commit.admin.configs import number_of
+from kafka_sink.commit.admin.configs import MAX_TIMEOUT, number_of
 from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.identity import belongs_to, parse_task_identity
-from kafka_sink.commit.listing import TransactionListing
+from kafka_sink.commit.listing import TransactionListing, list_body
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
@@ -19,10 +19,9 @@ from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import restart_with
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
 
-MAX_TIMEOUT, TIMEOUT = "transaction.max.timeout.ms", "kafka.transaction.timeout.ms"
+TIMEOUT = "kafka.transaction.timeout.ms"
 # A crashed driver must be restarted within the timeout of its transactions.
 RESTART_MS = 60_000
-_EVERY: dict[str, list[str]] = {"state_filters": [], "producer_id_filters": []}
 
 
 def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -93,7 +92,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if not job.is_exactly_once(client) or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
         return
     states = [
-        state for body in client.answers_of_all(LIST_TRANSACTIONS, _EVERY) for state in body["transaction_states"]
+        state for body in client.answers_of_all(LIST_TRANSACTIONS, list_body()) for state in body["transaction_states"]
     ]
     mine = [state for state in states if _is_of_sink(state["transactional_id"], sink_id)]
     listing = TransactionListing(settings_of(job, client), sink_id)

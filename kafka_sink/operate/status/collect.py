@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
-from kafka_sink.commit.admin.configs import ConfigResource, configs_body, number_of, read_configs
+from kafka_sink.commit.admin.configs import MAX_TIMEOUT, ConfigResource, configs_body, number_of, read_configs
 from kafka_sink.commit.admin.topic_reader import PartitionReader
+from kafka_sink.commit.admin.topics import TRANSACTION_LOG
 from kafka_sink.commit.command_texts import BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
-from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds
+from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds, list_body
 from kafka_sink.commit.open_decisions import judge_open
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
@@ -39,9 +40,7 @@ from kafka_sink.operate.status.findings import Finding, Limits, judge, span
 from kafka_sink.operate.status.hanging import ask_leaders, is_aborted, is_alive
 from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
-TRANSACTION_TOPIC, MAX_TIMEOUT = "__transaction_state", "transaction.max.timeout.ms"
 EVERY_TOPIC: Mapping[str, Any] = {"topics": None, "allow_auto_topic_creation": False}
-EVERY_STATE: Mapping[str, Any] = {"state_filters": [], "producer_id_filters": []}
 CONFIGS_AT_ONCE = 1_000
 # A coordinator that is away must not hold up what the ledgers say.
 DESCRIBE_LIMIT_MS = 5_000
@@ -174,7 +173,7 @@ class ClusterLook:
     def _list_transactions(self, topics: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ListedId]:
         """Every transactional id that a coordinator knows, as far as this principal may describe it."""
         try:
-            bodies = self.client.answers_of_all(LIST_TRANSACTIONS, EVERY_STATE)
+            bodies = self.client.answers_of_all(LIST_TRANSACTIONS, list_body())
         except BrokerError as error:
             if error.code != UNSUPPORTED_VERSION:
                 raise
@@ -186,11 +185,11 @@ class ClusterLook:
         self._notes += [
             describe_answer(LIST_TRANSACTIONS.name, body["error_code"]) for body in bodies if body["error_code"]
         ]
-        coordinators = topics.get(TRANSACTION_TOPIC, {"partitions": ()})["partitions"]
+        coordinators = topics.get(TRANSACTION_LOG, {"partitions": ()})["partitions"]
         away = sum(one["leader_id"] == NO_LEADER for one in coordinators)
         if away:
             self._notes.append(
-                f"{away} partitions of {TRANSACTION_TOPIC} have no leader: their transactions are not listed"
+                f"{away} partitions of {TRANSACTION_LOG} have no leader: their transactions are not listed"
             )
         found: dict[str, ListedId] = {}
         for one in (row for body in bodies for row in body["transaction_states"]):

@@ -9,12 +9,11 @@ is a finding only if a second look finds it, too (`is_passing`, collect.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, IntEnum
 
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
-from kafka_sink.commit.identity import has_letters_of_sink_id, parse_task_identity
+from kafka_sink.commit.identity import has_letters_of_sink_id, name_of_sink, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import Standing
@@ -30,7 +29,6 @@ OVERRUN_MS = 60_000
 # A decision of which all is committed is closed by the next commit. A stream may be stopped before that.
 _COMMITTED_MS = 86_400_000
 HANGING_PAGE = '"Readers stop at an offset although no transaction is open" in docs/troubleshooting.md'
-_OF_QUERY = re.compile(r"-[0-9a-f]{16}$")
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
@@ -215,7 +213,7 @@ def _judge_silence(
 
     for each in ledger.listed:
         if each.record is not None and isinstance(each.record.key.batch_id, int):
-            name = name_of(each.sink_id)
+            name = name_of_sink(each.sink_id)
             if name not in newest or each.record.wall_ms > newest[name].wall_ms:
                 newest[name] = each.record
     for name, record in sorted(newest.items()):
@@ -330,11 +328,6 @@ def _waiting(one: OpenProducer) -> str:
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
-
-
-def name_of(sink_id: str) -> str:
-    """Without the query."""
-    return _OF_QUERY.sub("", sink_id)
 
 
 def title(record: LedgerRecord) -> str:

@@ -18,6 +18,8 @@ from kafka_sink.security.reference import replace_references
 
 # A key, a certificate with its chain, a list of authorities: the largest known is below 1 MiB.
 FILE_BYTES_MAX = 16 * 1024 * 1024
+# The sink's own folder below those of an application.
+OWN_FOLDER = "pykafka-sink"
 
 _more_folders: list[Callable[[], str | None]] = []
 

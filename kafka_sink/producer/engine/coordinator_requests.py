@@ -2,7 +2,7 @@
 
 Each is made from the state of the transaction, and changes nothing but the transaction: when it is sent (from then on
 the coordinator may have carried it out), when it gets no response (it may still arrive), and when it is done. Who is
-asked, when, and what an error code means is decided in transaction_requests.py.
+asked, when, and what follows from an error code is decided in transaction_requests.py.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-# The name of the sink's own folder below Spark's.
-OWN_FOLDER = "pykafka-sink"
+from kafka_sink.options.host.files import OWN_FOLDER
+
 _SPARK = "org.apache.spark."
 # Class, method and result class, from Spark's environment to the folders that it passes to Python processes.
 _WAY_TO_FOLDERS = (
