@@ -91,8 +91,8 @@ _HEADERS = (
            "are headers ce_NAME, the value is the data. structured: the value is a JSON object with attributes and "
            "data, which are the JSON of value.format=json or of the column value.", into="mode", example="binary"),
     Option("cloudevents.NAME", AttributeText(), "An attribute of every event; placeholders as in header.NAME. type "
-           "and source are required, here or from a column. id is made of query, batch, Spark partition and row, "
-           "and names one row only with exactly-once. datacontenttype is that of value.format, in structured mode "
+           "and source are required, here or from a column. id is made of sink, query, batch, Spark partition and "
+           "row, and names one row only with exactly-once. datacontenttype is that of value.format, in structured mode "
            "otherwise application/json.", into="attributes",
            example="cloudevents.type=com.example.order"),
     Option("cloudevents.NAME.column", AttributeColumn(), "The column with the attribute: string, whole number, "

@@ -104,8 +104,9 @@ class ChangeRows:
         misfits = {}
         column = self._options.operation_column
         for row in np.flatnonzero(operations[places] == UNKNOWN).tolist():
-            word = words[int(places[row])].as_py()
-            shown = "null" if word is None else repr(word[:40])
+            # Spark's strings may hold any bytes.
+            word = words[int(places[row])].cast(pa.binary()).as_py()
+            shown = "null" if word is None else repr(word.decode(errors="replace")[:40])
             text = f"row {row}: {shown} in the column {column} names no operation"
             misfits[row] = DataError(text, CHANGE_UNKNOWN, row=row, column=column)
         key = to_plain(records.column("key"))
@@ -123,7 +124,23 @@ def _before(rows: pa.RecordBatch, row: pa.Array, places: Array, is_delete: Array
     given = to_plain(rows.column(BEFORE))
     has_given = given.is_valid().to_numpy(zero_copy_only=False)[places]
     sources = np.where(has_given, len(row) + places, places)
-    return _take_unless(pa.concat_arrays([row, given.cast(row.type)]), sources, ~(has_given | is_delete))
+    # Of what is never null in a table, an outer join makes something that can be. Arrow refuses to cast that back.
+    kind = with_nulls(row.type)
+    return _take_unless(pa.concat_arrays([row.cast(kind), given.cast(kind)]), sources, ~(has_given | is_delete))
+
+
+def with_nulls(kind: pa.DataType) -> pa.DataType:
+    """The type with fields that can be null, in every depth of its structs."""
+    if pa.types.is_struct(kind):
+        fields = (kind.field(place) for place in range(kind.num_fields))
+        return pa.struct([pa.field(each.name, with_nulls(each.type)) for each in fields])
+    if pa.types.is_map(kind):
+        return pa.map_(with_nulls(kind.key_type), with_nulls(kind.item_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(with_nulls(kind.value_type))
+    if pa.types.is_list(kind):
+        return pa.list_(with_nulls(kind.value_type))
+    return kind
 
 
 def _take(rows: pa.RecordBatch, places: Array) -> pa.RecordBatch:

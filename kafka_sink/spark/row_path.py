@@ -80,8 +80,11 @@ def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     from kafka_sink.spark.envelope import Envelope
 
     query_id, batch_id = place.key.query_id, str(place.key.batch_id)
-    # A batch write without a label is identified by its run.
+    # A batch write without a label is identified by its run. Labels, and several writes of one micro-batch, are told
+    # apart by their sink.
     prefix = "-".join(part for part in (query_id, batch_id) if part) or place.run
+    if place.named_sink_id:
+        prefix = f"{place.named_sink_id}/{prefix}"
     known = {"query.id": query_id, "batch.id": batch_id}
     span = None
     if options.envelope.has_traceparent_of_task:

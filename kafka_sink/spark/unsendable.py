@@ -24,9 +24,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafka_sink.errors import ConfigError, DataError
-from kafka_sink.errors.table.writes import ROW_PARTITION
+from kafka_sink.errors.table.writes import CHANGE_UNKNOWN, EVENT_INCOMPLETE, ROW_ID_MISSING, ROW_PARTITION
 from kafka_sink.formats.records.columns import columns_by_topic
-from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
+from kafka_sink.formats.records.dead_letter import (
+    ERROR,
+    HEADER_PREFIX,
+    JSON,
+    KEY_BYTES,
+    REASON,
+    UNFINISHED,
+    VALUE_BYTES,
+)
 from kafka_sink.formats.records.scalar import encode_headers
 from kafka_sink.formats.records.varint import Array
 from kafka_sink.options import ProducerOptions
@@ -44,6 +52,8 @@ _KEPT = frozenset({"key", "value", "headers", "topic", "partition"})
 _LETTER_OVERHEAD_BYTES = 256
 # Of a text in a header. A topic's name has up to 249 characters; a column topic may hold anything.
 _TEXT_CHARACTERS_MAX = 1000
+# Rows of which the letter is not the record that they should have become: a replay would write something else.
+_NOT_FINISHED = {CHANGE_UNKNOWN: "a change", EVENT_INCOMPLETE: "an event", ROW_ID_MISSING: "a record with an id"}
 _REASONS = {None: "too large", "topic": "no topic", "partition": "no such partition"}
 
 
@@ -84,6 +94,8 @@ class Unsendable:
             if bad_timestamps[number] is not None:
                 about["timestamp"] = bad_timestamps[number]
             about |= {f"{side}.format": JSON for side in self.json_sides}
+            if error.entry in _NOT_FINISHED:
+                about[UNFINISHED] = _NOT_FINISHED[error.entry]
             key, value = row.get("key"), row["value"]
             kept, own = _pairs(row.get("headers")), _own_headers(about)
             room = bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))

@@ -80,13 +80,15 @@ def batch(rows: list[list[Any]] = ROWS) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, [field.name for field in SCHEMA.fields])
 
 
-def write(broker: EmbeddedBroker, topic: str, given: pa.RecordBatch, more: dict[str, str]) -> TaskReceipt:
+def write(
+    broker: EmbeddedBroker, topic: str, given: pa.RecordBatch, more: dict[str, str], place: TaskPlace | None = None
+) -> TaskReceipt:
     where = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
     options = parse_sink_options({**where, **more})
     columns = choose_columns(SCHEMA, topic, options.formats, options.envelope)
     if options.formats is not None:
         columns = replace(columns, sides=(SidePlan("value", None),))
-    return write_task(replace(options, formats=None), columns, [given], PLACE)
+    return write_task(replace(options, formats=None), columns, [given], place or PLACE)
 
 
 def read(broker: EmbeddedBroker, topic: str) -> list[ForeignRecord]:
@@ -189,6 +191,15 @@ def test_in_structured_mode_the_value_is_one_json_object(broker: EmbeddedBroker,
         {**about, "id": "q-1-7-3-2"},
     ]
     assert records[1].headers == (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
+
+
+def test_events_of_two_sinks_that_use_one_label_have_different_ids(broker: EmbeddedBroker, topic: str) -> None:
+    for sink in ("people-eu", "people-us"):
+        place = replace(PLACE, key=BatchKey("", "2026-11-26"), named_sink_id=sink)
+        write(broker, topic, batch(), {**EVENT, "cloudevents": "binary"}, place)
+    ids = [dict(record.headers)["ce_id"] for record in read(broker, topic)]
+    assert ids[0] == b"people-eu/2026-11-26-3-0"
+    assert len(set(ids)) == len(ids) == 2 * len(ROWS)
 
 
 def test_columns_as_json_are_the_data(broker: EmbeddedBroker, topic: str) -> None:

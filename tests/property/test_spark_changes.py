@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,14 @@ from kafka_sink.spark.changes import OPERATIONS, ChangeRows
 from .slow_changes import LEFT_OUT, LETTERS, records
 
 WORDS = [*OPERATIONS, *(word.upper() for word in OPERATIONS), "", "no operation", "\u0130nsert", None]
-ROW = pa.struct([("id", pa.int64()), ("name", pa.string())])
+INNER = pa.struct([("id", pa.int64()), ("name", pa.string())])
+ROW = pa.struct([*INNER, ("more", pa.list_(INNER)), ("part", INNER)])
 KINDS = {"key": pa.binary(), "value": ROW, "timestamp": pa.int64(), "operation": pa.string(), "before": ROW}
-a_row = st.one_of(st.none(), st.builds(lambda n: {"id": n, "name": None if n % 3 else f"row {n}"}, st.integers(0, 99)))
+an_inner = st.builds(lambda n: {"id": n, "name": f"row {n}"}, st.integers(0, 99))
+a_row = st.one_of(
+    st.none(),
+    st.builds(lambda inner, more: {**inner, "more": more, "part": inner}, an_inner, st.lists(an_inner, max_size=2)),
+)
 a_change = st.fixed_dictionaries(
     {
         "key": st.one_of(st.binary(max_size=3), st.binary(max_size=3), st.none()),
@@ -29,10 +35,22 @@ a_change = st.fixed_dictionaries(
 )
 
 
-def batch_of(rows: list[dict[str, Any]], left_out: set[str], *, sliced: bool) -> pa.RecordBatch:
+def without_nulls(kind: pa.DataType) -> pa.DataType:
+    """As Spark says it of columns of a table that are NOT NULL."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.struct([pa.field(each.name, without_nulls(each.type), nullable=False) for each in fields])
+    return pa.list_(without_nulls(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def batch_of(
+    rows: list[dict[str, Any]], left_out: set[str], *, sliced: bool, never_null: Collection[str] = ()
+) -> pa.RecordBatch:
     padded = [rows[0], *rows] if sliced and rows else rows
     arrays = {
-        name: pa.array([row[name] for row in padded], kind) for name, kind in KINDS.items() if name not in left_out
+        name: pa.array([row[name] for row in padded], without_nulls(kind) if name in never_null else kind)
+        for name, kind in KINDS.items()
+        if name not in left_out
     }
     batch = pa.RecordBatch.from_pydict(arrays)
     return batch.slice(1) if sliced and rows else batch
@@ -44,12 +62,13 @@ def batch_of(rows: list[dict[str, Any]], left_out: set[str], *, sliced: bool) ->
     envelope=st.sampled_from(["upsert", "debezium"]),
     left_out=st.sets(st.sampled_from(["timestamp", "before"])),
     sliced=st.booleans(),
+    never_null=st.sets(st.sampled_from(["value", "before"])),
 )
 def test_records_are_those_of_the_slow_twin(
-    rows: list[dict[str, Any]], envelope: str, left_out: set[str], sliced: bool
+    rows: list[dict[str, Any]], envelope: str, left_out: set[str], sliced: bool, never_null: set[str]
 ) -> None:
     changes = ChangeRows(ChangeOptions(envelope, "_change_type", "before" if "before" not in left_out else None))
-    found, misfits, is_second = changes.apply(batch_of(rows, left_out, sliced=sliced))
+    found, misfits, is_second = changes.apply(batch_of(rows, left_out, sliced=sliced, never_null=never_null))
     given_rows = [{name: row[name] for name in row if name not in left_out} for row in rows]
     wanted = list(records(envelope, given_rows))
     assert sorted(misfits) == [number for number, each in enumerate(wanted) if each["is_wrong"]]
@@ -73,6 +92,30 @@ def test_operations_and_keys_come_in_every_form_of_text(kind: pa.DataType) -> No
     )
     found, misfits, _ = ChangeRows(ChangeOptions("upsert", "op", None)).apply(rows)
     assert (found.to_pylist(), misfits) == ([{"key": "a", "value": "1"}, {"key": "b", "value": None}], {})
+
+
+def test_what_an_outer_join_found_nothing_for_is_null_inside_a_row_that_has_no_nulls() -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "key": ["k"],
+            "value": pa.array([{"id": 1}], pa.struct([pa.field("id", pa.int64(), nullable=False)])),
+            "before": pa.array([{"id": None}], pa.struct([("id", pa.int64())])),
+            "operation": ["update"],
+        }
+    )
+    found, misfits, _ = ChangeRows(ChangeOptions("debezium", "op", "old")).apply(rows)
+    (value,) = found.column("value").to_pylist()
+    assert (value, misfits) == ({"before": {"id": None}, "after": {"id": 1}, "op": "u"}, {})
+
+
+@pytest.mark.parametrize("envelope", ["upsert", "debezium"])
+def test_an_operation_that_is_no_text_is_a_bad_row(envelope: str) -> None:
+    words = pa.array([b"insert", b"\xff\xfe"]).view(pa.string())
+    rows = pa.RecordBatch.from_pydict({"key": ["a", "b"], "value": ["1", "2"], "operation": words})
+    _, misfits, _ = ChangeRows(ChangeOptions(envelope, "op", None)).apply(rows)
+    assert {row: str(error) for row, error in misfits.items()} == {
+        1: "row 1: '\ufffd\ufffd' in the column op names no operation"
+    }
 
 
 @pytest.mark.parametrize(("unit", "per_ms"), [("ms", 1), ("us", 1000)])

@@ -18,6 +18,8 @@ VALUE_FORMAT, KEY_FORMAT = "value.format", "key.format"
 # The value or key is not in the letter; this was its length.
 VALUE_BYTES, KEY_BYTES = "value.bytes", "key.bytes"
 JSON = "json"
+# What the row had not become: "a change", "an event". The letter holds the row as it came.
+UNFINISHED = "unfinished"
 
 
 def parse_dead_letter(headers: Headers) -> tuple[Headers, Mapping[str, str]] | None:
@@ -40,4 +42,6 @@ def unreplayable_reason(details: Mapping[str, str]) -> str | None:
         return "too large to be kept in the letter"
     if VALUE_FORMAT in details or KEY_FORMAT in details:
         return "kept as JSON, since it did not fit its schema"
+    if UNFINISHED in details:
+        return f"kept as it came, since it could not become {details[UNFINISHED]}"
     return None
