@@ -28,6 +28,7 @@ class Preset:
 
 _OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the older transaction protocol."
 _OLDER_SWEEP = "Verified transactions: open transactions of killed tasks are not aborted, they end at their time-out."
+_NO_BROKER_CONFIGS = "The brokers' own configuration: limits on transactions are not compared before a write."
 
 PRESETS: Mapping[str, Preset] = {
     "confluent-cloud": Preset(
@@ -85,8 +86,12 @@ PRESETS: Mapping[str, Preset] = {
                 "message.timestamp.type, message.timestamp.difference.max.ms, retention.bytes and retention.ms: the "
                 "ledger is created with cleanup.policy alone."
             ),
+            _NO_BROKER_CONFIGS,
         ),
-        sources=("https://docs.aws.amazon.com/msk/latest/developerguide/serverless-config.html",),
+        sources=(
+            "https://docs.aws.amazon.com/msk/latest/developerguide/serverless-config.html",
+            "https://github.com/provectus/kafka-ui/issues/2185",
+        ),
     ),
     "event-hubs": Preset(
         "Azure Event Hubs",
@@ -115,11 +120,13 @@ PRESETS: Mapping[str, Preset] = {
             "The same compression in every tier (no compression, or only gzip: its pages disagree).",
             "Requests above 1,046,528 bytes; connections that are idle for 240 seconds (it closes them).",
             "Topic configurations through Kafka's protocol.",
+            _NO_BROKER_CONFIGS,
         ),
         sources=(
             "https://learn.microsoft.com/azure/event-hubs/apache-kafka-configurations",
             "https://github.com/Azure/azure-event-hubs-for-kafka/issues/209",
             "https://github.com/Azure/azure-event-hubs-for-kafka/issues/252",
+            "https://github.com/provectus/kafka-ui/issues/2441",
         ),
     ),
     "redpanda": Preset(

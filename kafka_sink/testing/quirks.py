@@ -7,7 +7,7 @@ with such brokers, not that a service behaves like that today.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_sink.testing.errors import Code
 
@@ -33,10 +33,19 @@ class Quirks:
     topic_configs: frozenset[str] | None = None
     topic_config_minima: Mapping[str, int] = field(default_factory=dict)
     refusal: Code = Code.INVALID_CONFIG
+    # The answer about the configuration of a broker; NONE: it is told.
+    broker_configs: Code = Code.NONE
     # A connection without a request for this long is closed; 0: never.
     idle_ms: int = 0
 
 
+_EVENT_HUBS = Quirks(
+    {"auto.create.topics.enable": "false", "socket.request.max.bytes": "1046528"},
+    codecs=frozenset({0}),
+    topic_configs=frozenset(),
+    broker_configs=Code.UNKNOWN_TOPIC_OR_PARTITION,
+    idle_ms=240_000,
+)
 QUIRKS: Mapping[str, Quirks] = {
     "confluent-cloud": Quirks(
         {"auto.create.topics.enable": "false", "default.replication.factor": "3"},
@@ -52,15 +61,11 @@ QUIRKS: Mapping[str, Quirks] = {
             {"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type"}
             | {"message.timestamp.difference.max.ms", "retention.bytes", "retention.ms"}
         ),
+        broker_configs=Code.INVALID_REQUEST,
     ),
     # The tiers without transactions.
-    "event-hubs": Quirks(
-        {"auto.create.topics.enable": "false", "socket.request.max.bytes": "1046528"},
-        missing_apis=_TRANSACTIONS - {"InitProducerId"},
-        codecs=frozenset({0}),
-        topic_configs=frozenset(),
-        idle_ms=240_000,
-    ),
+    "event-hubs": replace(_EVENT_HUBS, missing_apis=_TRANSACTIONS - {"InitProducerId"}),
+    "event-hubs-premium": _EVENT_HUBS,
     "redpanda": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
     "warpstream": Quirks(
         _FIRST_GENERATION, "3.9", missing_apis=frozenset({"DescribeProducers"}), last_versions=_ADDS_AS_CLIENT

@@ -27,7 +27,7 @@ from kafka_sink.spark.datasource import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
 from tests.support.asking import client_of
-from tools.services_table import ARRIVED, MODES, TRIED, footnote, sections, table
+from tools.services_table import ARRIVED, MODES, TRIED, Mode, footnote, outcome, sections, table
 
 SCHEMA = StructType().add("value", StringType())
 LEDGER = "ledger"
@@ -44,15 +44,17 @@ def configs_of(kafka: EmbeddedBroker, topic: str) -> dict[str, str]:
 
 
 def test_every_preset_has_a_quirk() -> None:
-    assert list(PRESETS) == list(QUIRKS)
+    variants = {"event-hubs-premium": "event-hubs"}
+    assert list(PRESETS) == [name for name in QUIRKS if name not in variants]
     with pytest.raises(ConfigError, match="knows the quirks of confluent-cloud"):
         Settings(quirks="kafka-as-a-service")
 
 
+@pytest.mark.parametrize("planned", [plan_batch, plan_stream])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "event-hubs"])
-def test_exactly_once_is_planned_with_the_preset(preset: str) -> None:
+def test_exactly_once_is_planned_with_the_preset(preset: str, planned: Any) -> None:
     with EmbeddedBroker(3, quirks=preset) as kafka:
-        plan_stream(options_of(kafka, preset, **{"topic.create": "true"}), SCHEMA, overwrite=False)
+        planned(options_of(kafka, preset, **{"topic.create": "true"}), SCHEMA, overwrite=False)
         assert {"t", LEDGER} <= kafka.do(lambda core: set(core.cluster.topics))
         assert configs_of(kafka, LEDGER)["cleanup.policy"] == "compact"
 
@@ -72,6 +74,33 @@ def test_the_ledger_of_these_services_cannot_be_made_without_the_preset(preset: 
 def test_services_without_kip_890_get_transactions_of_the_first_generation(preset: str) -> None:
     with EmbeddedBroker(3, quirks=preset) as kafka, client_of(kafka.bootstrap_servers) as client:
         assert client.transaction_support() == TransactionSupport(1, False)
+
+
+@pytest.mark.parametrize("mode", [MODES[0], MODES[2]], ids=lambda mode: mode.title.replace(" ", "-"))
+def test_exactly_once_is_possible_where_a_broker_does_not_tell_its_own_configuration(mode: Mode) -> None:
+    assert outcome("msk-serverless", mode) == ARRIVED
+
+
+@pytest.mark.parametrize("planned", [plan_batch, plan_stream])
+def test_event_hubs_with_transactions_take_exactly_once_and_a_ledger_that_is_there(planned: Any) -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks="event-hubs-premium") as kafka:
+        kafka.create_topic(LEDGER, 1, {"cleanup.policy": "compact"})
+        writer = planned(options_of(kafka, "event-hubs"), SCHEMA, overwrite=False)
+        assert vars(writer)["_options"].is_exactly_once
+
+
+@pytest.mark.parametrize("service", ["msk-serverless", "event-hubs-premium"])
+def test_a_broker_that_does_not_tell_its_configuration_is_no_error_and_a_topic_that_is_not_there_is(
+    service: str,
+) -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks=service) as kafka, client_of(kafka.bootstrap_servers) as client:
+        assert client.broker_configs(["transaction.max.timeout.ms"]) is None
+        told, missing = client.configs_of_broker_and_topic(
+            ["transaction.max.timeout.ms"], "not-there", ["segment.bytes"]
+        )
+        assert told is None and isinstance(missing, BrokerError)
+        assert client.topic_configs("t", ["cleanup.policy"]) == {"cleanup.policy": "delete"}
+        assert client.transaction_support() == TransactionSupport(2, True)
 
 
 # ---- Event Hubs without transactions ---------------------------------------------------------------------------------

@@ -146,6 +146,8 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
         if name and name != str(call.broker_id):
             raise Refused(Code.INVALID_REQUEST, f"Unexpected broker id, expected {call.broker_id}")
+        if settings.quirk.broker_configs is not Code.NONE:
+            raise Refused(settings.quirk.broker_configs)
         return [_config(one, settings.text(one), _source(call, one)) for one in DEFAULTS]
     raise Refused(Code.INVALID_REQUEST, f"unsupported resource type {kind}")
 
