@@ -29,6 +29,9 @@ class Preset:
 _OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the older transaction protocol."
 _OLDER_SWEEP = "Verified transactions: open transactions of killed tasks are not aborted, they end at their time-out."
 _NO_BROKER_CONFIGS = "The brokers' own configuration: limits on transactions are not compared before a write."
+_IAM_LOGINS = (
+    "More logins by IAM than 100 in a second at a broker, or 4 on kafka.t3.small: the sink waits and logs in again."
+)
 
 PRESETS: Mapping[str, Preset] = {
     "confluent-cloud": Preset(
@@ -63,7 +66,11 @@ PRESETS: Mapping[str, Preset] = {
             ),
             "Existing topics, or topic.create=true: by default the service creates no topics on demand.",
         ),
-        sources=("https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",),
+        cannot=(_IAM_LOGINS,),
+        sources=(
+            "https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",
+            "https://docs.aws.amazon.com/msk/latest/developerguide/limits.html",
+        ),
     ),
     "msk-serverless": Preset(
         "Amazon MSK Serverless",
