@@ -35,6 +35,8 @@ class Quirks:
     refusal: Code = Code.INVALID_CONFIG
     # The answer about the configuration of a broker; NONE: it is told.
     broker_configs: Code = Code.NONE
+    # What comes with the refusal of a login besides its text.
+    refused_token: bytes | None = b""
     # A connection without a request for this long is closed; 0: never.
     idle_ms: int = 0
 
@@ -44,6 +46,7 @@ _EVENT_HUBS = Quirks(
     codecs=frozenset({0}),
     topic_configs=frozenset(),
     broker_configs=Code.UNKNOWN_TOPIC_OR_PARTITION,
+    refused_token=None,
     idle_ms=240_000,
 )
 QUIRKS: Mapping[str, Quirks] = {

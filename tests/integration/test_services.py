@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
 from kafka_sink.commit.admin.support import TransactionSupport
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, explain_error
+from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, KafkaSinkError, explain_error
 from kafka_sink.errors.table.brokers import BROKER_REFUSED
 from kafka_sink.kafka.wire.apis import API_VERSIONS
 from kafka_sink.kafka.wire.frames import encode_request
@@ -26,7 +26,7 @@ from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.datasource import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
-from tests.support.asking import client_of
+from tests.support.asking import client_of, said
 from tools.services_table import ARRIVED, MODES, TRIED, Mode, footnote, outcome, sections, table
 
 SCHEMA = StructType().add("value", StringType())
@@ -131,6 +131,14 @@ def test_the_fallback_changes_nothing_where_there_are_transactions() -> None:
             options_of(kafka, "redpanda", **{"delivery.fallback": "at-least-once"}), SCHEMA, overwrite=False
         )
         assert vars(writer)["_sink_id"] == "s-redpanda" and vars(writer)["_options"].is_exactly_once
+
+
+def test_a_refused_login_is_told_in_the_words_of_the_service() -> None:
+    with EmbeddedBroker(users={"alice": "secret"}, quirks="event-hubs") as kafka:
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+        error = said({"bootstrap.servers": kafka.bootstrap_servers, **login, "sasl.password": "wrong"})
+    assert isinstance(error, AuthenticationError) and error.name == "PKS-4001"
+    assert "Invalid username or password" in str(error)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "gzip"])

@@ -41,7 +41,7 @@ def step_exchange(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> 
     if error_code:
         raise _refusal_error(exchange, title, error_code, answer["error_message"])
     try:
-        return exchange.step(answer["auth_bytes"])
+        return exchange.step(answer["auth_bytes"] or b"")
     except AuthenticationError as error:
         text = f"{title}: {error}. Nothing was sent to it but what the mechanism demands"
         raise AuthenticationError(text, error.entry) from None

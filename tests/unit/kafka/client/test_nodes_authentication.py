@@ -140,6 +140,23 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     assert len(text) < 2400 and "hunter2" not in text
 
 
+@pytest.mark.parametrize(("version", "end"), [(0, b""), (1, bytes(8))])
+def test_a_refusal_without_a_token_is_told_in_the_words_of_the_broker(version: int, end: bytes) -> None:
+    """As by Azure Event Hubs: null in a field that Kafka always fills."""
+    cluster = FakeCluster({0: ("a", 9092)}, api_versions={SASL_AUTHENTICATE.key: (0, version)})
+    driver = authenticated(cluster=cluster)
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: None
+    driver.connect()
+    (token,) = driver.cluster.pending_of(SASL_AUTHENTICATE)
+    said = b"Unauthorized access. 'Listen' claim(s) are required"
+    answer = token.correlation_id.to_bytes(4, "big") + b"\x00\x3a" + len(said).to_bytes(2, "big") + said
+    answer += b"\xff\xff\xff\xff" + end
+    driver.cluster.inject(0, len(answer).to_bytes(4, "big") + answer)
+    driver.run()
+    assert isinstance(driver.nodes.refusal, AuthenticationError)
+    assert said.decode() in str(driver.nodes.refusal)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 @pytest.mark.parametrize("written", ["${KAFKA_PW}", "{{secrets/kafka/password}}"])
 def test_a_refused_password_that_looks_like_a_reference_is_told_how_one_is_written(
