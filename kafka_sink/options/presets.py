@@ -66,10 +66,18 @@ PRESETS: Mapping[str, Preset] = {
             ),
             "Existing topics, or topic.create=true: by default the service creates no topics on demand.",
         ),
-        cannot=(_IAM_LOGINS,),
+        cannot=(
+            _IAM_LOGINS,
+            (
+                "segment.bytes and min.insync.replicas of topics on Express brokers: the ledger is created with "
+                "cleanup.policy=compact alone there, and a warning says so."
+            ),
+        ),
         sources=(
             "https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",
             "https://docs.aws.amazon.com/msk/latest/developerguide/limits.html",
+            "https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-express-read-only.html",
+            "https://github.com/crossplane-contrib/provider-kafka/issues/192",
         ),
     ),
     "msk-serverless": Preset(

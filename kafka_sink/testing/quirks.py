@@ -31,6 +31,7 @@ class Quirks:
     codecs: frozenset[int] = frozenset(range(8))
     replication_factors: frozenset[int] | None = None
     topic_configs: frozenset[str] | None = None
+    protected_configs: frozenset[str] = frozenset()
     topic_config_minima: Mapping[str, int] = field(default_factory=dict)
     refusal: Code = Code.INVALID_CONFIG
     # The answer about the configuration of a broker; NONE: it is told.
@@ -57,6 +58,11 @@ QUIRKS: Mapping[str, Quirks] = {
         refusal=Code.POLICY_VIOLATION,
     ),
     "msk": Quirks({"auto.create.topics.enable": "false"}),
+    "msk-express": Quirks(
+        {"auto.create.topics.enable": "false", "default.replication.factor": "3", "min.insync.replicas": "2"},
+        protected_configs=frozenset({"segment.bytes", "min.insync.replicas", "unclean.leader.election.enable"}),
+        refusal=Code.INVALID_REQUEST,
+    ),
     "msk-serverless": Quirks(
         {"auto.create.topics.enable": "false", "default.replication.factor": "3"},
         replication_factors=frozenset({-1, 3}),

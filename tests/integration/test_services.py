@@ -44,7 +44,7 @@ def configs_of(kafka: EmbeddedBroker, topic: str) -> dict[str, str]:
 
 
 def test_every_preset_has_a_quirk() -> None:
-    variants = {"event-hubs-premium": "event-hubs"}
+    variants = {"msk-express": "msk", "event-hubs-premium": "event-hubs"}
     assert list(PRESETS) == [name for name in QUIRKS if name not in variants]
     with pytest.raises(ConfigError, match="knows the quirks of confluent-cloud"):
         Settings(quirks="kafka-as-a-service")
@@ -60,14 +60,39 @@ def test_exactly_once_is_planned_with_the_preset(preset: str, planned: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("preset", "said"), [("confluent-cloud", "segment.bytes"), ("msk-serverless", "cannot be set")]
+    ("service", "preset", "refused"),
+    [
+        ("msk-express", "msk", "INVALID_REQUEST"),
+        ("confluent-cloud", None, "POLICY_VIOLATION"),
+        ("msk-serverless", None, "INVALID_CONFIG"),
+    ],
 )
-def test_the_ledger_of_these_services_cannot_be_made_without_the_preset(preset: str, said: str) -> None:
-    with EmbeddedBroker(3, topics={"t": 1}, quirks=preset) as kafka:
-        options = options_of(kafka, preset)
-        with pytest.raises(BrokerError, match=said):
-            plan_stream({name: value for name, value in options.items() if name != "preset"}, SCHEMA, False)
+def test_where_the_ledgers_settings_are_protected_it_is_made_compacted_alone_and_that_is_said(
+    service: str, preset: str | None, refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks=service) as kafka:
+        options = options_of(kafka, preset or "msk", **{"ledger.topic": f"{LEDGER}-of-{service}"})
+        with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+            plan_stream(options, SCHEMA, overwrite=False)
+        assert configs_of(kafka, f"{LEDGER}-of-{service}") == {"cleanup.policy": "compact"}
+    assert refused in caplog.text and "created with cleanup.policy=compact alone" in caplog.text
+    assert "instead of segment.bytes=16777216" in caplog.text
+
+
+def test_what_the_user_sets_for_the_ledger_is_not_left_out() -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks="msk-express") as kafka:
+        options = options_of(kafka, "msk", **{"ledger.config.segment.bytes": "1048576"})
+        with pytest.raises(BrokerError, match=r"segment\.bytes cannot be set here") as raised:
+            plan_stream(options, SCHEMA, overwrite=False)
+        assert raised.value.name == "PKS-3011"
         assert LEDGER not in kafka.do(lambda core: core.cluster.topics)
+
+
+def test_what_brokers_refuse_for_another_reason_is_told_with_that_reason() -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks="confluent-cloud") as kafka:
+        options = options_of(kafka, "msk", **{"ledger.replication.factor": "2"})
+        with pytest.raises(BrokerError, match="the replication factor must be 3"):
+            plan_stream(options, SCHEMA, overwrite=False)
 
 
 @pytest.mark.parametrize("preset", ["redpanda", "warpstream", "bufstream"])
@@ -194,14 +219,14 @@ def refused_by_the_page() -> list[tuple[str, str, str]]:
 
 def test_the_errors_of_the_page_are_short() -> None:
     rows = refused_by_the_page()
-    assert len(rows) == 4
-    for _, _, said in rows:
-        assert re.match(r"\[PKS-\d{4}\]\(errors\.md#pks-\d{4}\): ", said), said
-        assert "Data:" not in said and "pykafka-sink explain" not in said
+    assert len(rows) == 2
+    for _, _, text in rows:
+        assert re.match(r"\[PKS-\d{4}\]\(errors\.md#pks-\d{4}\): ", text), text
+        assert "Data:" not in text and "pykafka-sink explain" not in text
 
 
 def test_the_page_says_what_the_presets_are_and_what_happened_in_each_mode() -> None:
     assert sections() in PAGE.read_text(encoding="utf-8")
     refused = [(service, mode) for service, modes, _ in refused_by_the_page() for mode in modes.split("; ")]
     assert len([mode for service, mode in refused if service == "event-hubs"]) == 4
-    assert all(mode.endswith("no preset") for service, mode in refused if service != "event-hubs")
+    assert {service for service, _ in refused} == {"event-hubs"}
