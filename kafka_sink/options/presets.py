@@ -28,6 +28,10 @@ class Preset:
 
 _OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the older transaction protocol."
 _OLDER_SWEEP = "Verified transactions: open transactions of killed tasks are not aborted, they end at their time-out."
+_NO_BROKER_CONFIGS = "The brokers' own configuration: limits on transactions are not compared before a write."
+_IAM_LOGINS = (
+    "More logins by IAM than 100 in a second at a broker, or 4 on kafka.t3.small: the sink waits and logs in again."
+)
 
 PRESETS: Mapping[str, Preset] = {
     "confluent-cloud": Preset(
@@ -62,7 +66,19 @@ PRESETS: Mapping[str, Preset] = {
             ),
             "Existing topics, or topic.create=true: by default the service creates no topics on demand.",
         ),
-        sources=("https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",),
+        cannot=(
+            _IAM_LOGINS,
+            (
+                "segment.bytes and min.insync.replicas of topics on Express brokers: the ledger is created with "
+                "cleanup.policy=compact alone there, and a warning says so."
+            ),
+        ),
+        sources=(
+            "https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",
+            "https://docs.aws.amazon.com/msk/latest/developerguide/limits.html",
+            "https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-express-read-only.html",
+            "https://github.com/crossplane-contrib/provider-kafka/issues/192",
+        ),
     ),
     "msk-serverless": Preset(
         "Amazon MSK Serverless",
@@ -85,8 +101,12 @@ PRESETS: Mapping[str, Preset] = {
                 "message.timestamp.type, message.timestamp.difference.max.ms, retention.bytes and retention.ms: the "
                 "ledger is created with cleanup.policy alone."
             ),
+            _NO_BROKER_CONFIGS,
         ),
-        sources=("https://docs.aws.amazon.com/msk/latest/developerguide/serverless-config.html",),
+        sources=(
+            "https://docs.aws.amazon.com/msk/latest/developerguide/serverless-config.html",
+            "https://github.com/provectus/kafka-ui/issues/2185",
+        ),
     ),
     "event-hubs": Preset(
         "Azure Event Hubs",
@@ -115,11 +135,13 @@ PRESETS: Mapping[str, Preset] = {
             "The same compression in every tier (no compression, or only gzip: its pages disagree).",
             "Requests above 1,046,528 bytes; connections that are idle for 240 seconds (it closes them).",
             "Topic configurations through Kafka's protocol.",
+            _NO_BROKER_CONFIGS,
         ),
         sources=(
             "https://learn.microsoft.com/azure/event-hubs/apache-kafka-configurations",
             "https://github.com/Azure/azure-event-hubs-for-kafka/issues/209",
             "https://github.com/Azure/azure-event-hubs-for-kafka/issues/252",
+            "https://github.com/provectus/kafka-ui/issues/2441",
         ),
     ),
     "redpanda": Preset(
@@ -127,14 +149,26 @@ PRESETS: Mapping[str, Preset] = {
         {},
         needs=(
             (
+                "Redpanda 23.3 or newer: earlier ones do not tell where a transaction begins in a partition, and each "
+                "batch would be refused."
+            ),
+            (
                 "Room for transactional ids: the sink reuses ids and needs few. max_concurrent_producer_ids must be "
                 "large enough for all tasks that run at the same time."
             ),
         ),
-        cannot=(_OLDER_TRANSACTIONS, _OLDER_SWEEP),
+        cannot=(
+            _OLDER_TRANSACTIONS,
+            _OLDER_SWEEP,
+            (
+                "When a transaction began: it tells when its last partition was added. The time left to a batch "
+                "follows from when it was planned."
+            ),
+        ),
         sources=(
             "https://github.com/redpanda-data/docs/issues/1614",
             "https://github.com/redpanda-data/redpanda/issues/12424",
+            "https://github.com/redpanda-data/redpanda/pull/15257",
         ),
     ),
     "warpstream": Preset(

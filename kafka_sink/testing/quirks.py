@@ -7,7 +7,7 @@ with such brokers, not that a service behaves like that today.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_sink.testing.errors import Code
 
@@ -31,12 +31,25 @@ class Quirks:
     codecs: frozenset[int] = frozenset(range(8))
     replication_factors: frozenset[int] | None = None
     topic_configs: frozenset[str] | None = None
+    protected_configs: frozenset[str] = frozenset()
     topic_config_minima: Mapping[str, int] = field(default_factory=dict)
     refusal: Code = Code.INVALID_CONFIG
+    # The answer about the configuration of a broker; NONE: it is told.
+    broker_configs: Code = Code.NONE
+    # What comes with the refusal of a login besides its text.
+    refused_token: bytes | None = b""
     # A connection without a request for this long is closed; 0: never.
     idle_ms: int = 0
 
 
+_EVENT_HUBS = Quirks(
+    {"auto.create.topics.enable": "false", "socket.request.max.bytes": "1046528"},
+    codecs=frozenset({0}),
+    topic_configs=frozenset(),
+    broker_configs=Code.UNKNOWN_TOPIC_OR_PARTITION,
+    refused_token=None,
+    idle_ms=240_000,
+)
 QUIRKS: Mapping[str, Quirks] = {
     "confluent-cloud": Quirks(
         {"auto.create.topics.enable": "false", "default.replication.factor": "3"},
@@ -45,6 +58,11 @@ QUIRKS: Mapping[str, Quirks] = {
         refusal=Code.POLICY_VIOLATION,
     ),
     "msk": Quirks({"auto.create.topics.enable": "false"}),
+    "msk-express": Quirks(
+        {"auto.create.topics.enable": "false", "default.replication.factor": "3", "min.insync.replicas": "2"},
+        protected_configs=frozenset({"segment.bytes", "min.insync.replicas", "unclean.leader.election.enable"}),
+        refusal=Code.INVALID_REQUEST,
+    ),
     "msk-serverless": Quirks(
         {"auto.create.topics.enable": "false", "default.replication.factor": "3"},
         replication_factors=frozenset({-1, 3}),
@@ -52,15 +70,11 @@ QUIRKS: Mapping[str, Quirks] = {
             {"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type"}
             | {"message.timestamp.difference.max.ms", "retention.bytes", "retention.ms"}
         ),
+        broker_configs=Code.INVALID_REQUEST,
     ),
     # The tiers without transactions.
-    "event-hubs": Quirks(
-        {"auto.create.topics.enable": "false", "socket.request.max.bytes": "1046528"},
-        missing_apis=_TRANSACTIONS - {"InitProducerId"},
-        codecs=frozenset({0}),
-        topic_configs=frozenset(),
-        idle_ms=240_000,
-    ),
+    "event-hubs": replace(_EVENT_HUBS, missing_apis=_TRANSACTIONS - {"InitProducerId"}),
+    "event-hubs-premium": _EVENT_HUBS,
     "redpanda": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
     "warpstream": Quirks(
         _FIRST_GENERATION, "3.9", missing_apis=frozenset({"DescribeProducers"}), last_versions=_ADDS_AS_CLIENT

@@ -289,7 +289,11 @@ def _no_ledger(place: Planting) -> Mapping[str, str]:
 
 def _ledger_cannot_be_made(place: Planting) -> Mapping[str, str]:
     kafka = place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks="msk-serverless"))
-    return job(kafka)
+    return job(kafka, {"ledger.config.segment.bytes": "1048576"})
+
+
+def _ledger_made_plainer(place: Planting) -> Mapping[str, str]:
+    return job(place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks="msk-express")))
 
 
 def _open_decision(place: Planting) -> Mapping[str, str]:
@@ -360,6 +364,7 @@ MISTAKES = (
     Mistake("ledger on one broker", _lonely_ledger, "ledger", "warn", "lonely-ledger has 1 replica"),
     Mistake("no ledger", _no_ledger, "ledger", "fail", "there is no ledger topic none"),
     Mistake("ledger refused by the service", _ledger_cannot_be_made, "ledger", "fail", "cannot be set here"),
+    Mistake("ledger with settings that are protected", _ledger_made_plainer, "ledger", "warn", "compact alone"),
     Mistake("open decision", _open_decision, "decisions", "warn", "decided and not known to be finished"),
     Mistake("clocks", _other_time, "clock", "warn", "this clock is 600 s behind the controller's"),
     Mistake("no registry", _no_registry, "registry", "fail", "Connection refused"),

@@ -1,17 +1,24 @@
-"""DescribeConfigs: the request for several topics and brokers, and the result of each of them."""
+"""DescribeConfigs: the request for several topics and brokers, and the result of each of them.
+
+What brokers say about themselves is used where they say it. Services that keep it to themselves answer with any code
+(MSK Serverless INVALID_REQUEST, Event Hubs UNKNOWN_TOPIC_OR_PARTITION), so an error for a broker means that it does not
+tell. For a topic it is an error, since it may not exist.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.outcome import describe
-from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, RESOURCE_TOPIC
+from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, RESOURCE_BROKER
 from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
 
 # Of a broker: the longest transaction that it allows.
 MAX_TIMEOUT = "transaction.max.timeout.ms"
+_LOGGER = logging.getLogger("kafka_sink")
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 
 # None: the broker does not return it. An error concerns this resource only, such as a missing topic.
@@ -48,9 +55,11 @@ def _read_result(asked: ConfigResource, result: Mapping[str, Any] | None) -> Con
     if result is None or result["error_code"] in UNAUTHORIZED:
         return None
     error_code = result["error_code"]
+    if error_code and asked.resource_type == RESOURCE_BROKER:
+        _LOGGER.debug("broker %s does not tell its configuration: %s", asked.name, describe(error_code))
+        return None
     if error_code:
-        kind = "topic" if asked.resource_type == RESOURCE_TOPIC else "broker"
-        text = f"the configuration of {kind} {asked.name} was refused: {describe(error_code)}"
+        text = f"the configuration of topic {asked.name} was refused: {describe(error_code)}"
         return BrokerError(text, code=error_code, api=DESCRIBE_CONFIGS.name)
     return {row["name"]: row["value"] for row in result["configs"]}
 

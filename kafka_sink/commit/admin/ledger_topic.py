@@ -6,6 +6,9 @@ whenever a query is planned. A ledger that deletes old records is refused, becau
 Other defects are warnings, once per process, with the command that fixes them: a decision is lost only if a broker is
 lost, too.
 
+Services protect some configurations, and refuse a topic that names one: then it is created with cleanup.policy alone,
+which the ledger cannot do without, unless the user has chosen configurations.
+
 Assumption about brokers: DescribeConfigs and Metadata return what is in effect. If a broker does not return it
 (permissions, other servers), the topic is assumed to be fine. The number of partitions does not matter: only partition
 0 is written.
@@ -15,15 +18,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import ConfigAnswer, found_or_raise, number_of
 from kafka_sink.commit.ledger_policy import CLEANUP, alter_command, policy_problem
-from kafka_sink.errors import BrokerError, ConfigError
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.brokers import LEDGER_FORGETS
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.io.warn_once import warn_once
-from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.wire.codes import (
+    INVALID_CONFIG,
+    INVALID_REQUEST,
+    POLICY_VIOLATION,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -41,6 +50,8 @@ LEDGER_CONFIGS = {
     "min.compaction.lag.ms": str(60 * 60 * 1000),
 }
 IN_SYNC, UNCLEAN, MESSAGE_BYTES = "min.insync.replicas", "unclean.leader.election.enable", "max.message.bytes"
+# What services answer if a topic is to have a configuration that they protect.
+PROTECTED = (INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION)
 CHECKED = (CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES)
 
 
@@ -69,8 +80,7 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
     if _is_missing(client, topic, configs):
         if not wanted.ledger_create:
             raise ConfigError(missing_ledger_text(topic))
-        plan = new_ledger_plan(client, wanted)
-        client.create_topic(topic, plan)
+        plan = _create(client, wanted)
         _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, plan.replication_factor)
         return
     configs = found_or_raise(configs)
@@ -79,6 +89,24 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
     brokers, replicas = ledger_counts(client, topic)
     for text in troubles(topic, configs or {}, replicas, brokers):
         warn_once(text)
+
+
+def _create(client: Client, wanted: LedgerOptions) -> TopicPlan:
+    topic, plan = wanted.ledger_topic, new_ledger_plan(client, wanted)
+    try:
+        client.create_topic(topic, plan)
+    except BrokerError as error:
+        least = least_ledger_plan(wanted, plan, error)
+        if least is None:
+            raise
+        client.create_topic(topic, least)
+        left = ", ".join(f"{name}={value}" for name, value in plan.configs if name != CLEANUP)
+        warn_once(
+            f"{error}. So it was created with {CLEANUP}=compact alone, and has the brokers' own values instead of "
+            f"{left}: decisions are as safe as other rows there, and starts read more where segments are larger"
+        )
+        return least
+    return plan
 
 
 def _is_missing(client: Client, topic: str, configs: ConfigAnswer) -> bool:
@@ -106,6 +134,13 @@ def new_ledger_plan(client: Client, wanted: LedgerOptions) -> TopicPlan:
         configs[IN_SYNC] = str(IN_SYNC_WANTED)
     configs |= dict(wanted.ledger_config)
     return TopicPlan(1, factor, tuple((name, value) for name, value in configs.items() if value))
+
+
+def least_ledger_plan(wanted: LedgerOptions, plan: TopicPlan, refusal: KafkaSinkError) -> TopicPlan | None:
+    """What to try after this refusal of `plan`; None: nothing else."""
+    if wanted.ledger_config or not (isinstance(refusal, BrokerError) and refusal.code in PROTECTED):
+        return None
+    return replace(plan, configs=((CLEANUP, LEDGER_CONFIGS[CLEANUP]),))
 
 
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:

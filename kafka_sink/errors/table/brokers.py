@@ -197,6 +197,15 @@ KERBEROS_LOGIN = _of_logins(
      "check sasl.kerberos.service.name, and the host name that the broker advertises", "no proof"),
     page="security.md#kerberos",
 )
+TOO_MANY_LOGINS = _of_logins(
+    "PKS-4011", "too many logins in a second",
+    "Brokers of Amazon MSK limit logins by IAM: 100 in a second, 4 on kafka.t3.small. The sink waits a second or more, "
+    "and logs in again.",
+    "Mostly nothing. If it lasts, start fewer tasks at a time, or use larger brokers.",
+    ("takes only so many logins by IAM",),
+    page="security.md#amazon-msk-with-iam",
+    data="Safe: the login is tried again within the write's own limits of time.",
+)
 # ---- 50xx: sending ----
 _of_sending = partial(ErrorEntry, data=TASK)
 NOT_DELIVERED = _of_sending(

@@ -2,7 +2,8 @@
 
 The mechanism's exchange makes the tokens; this handles the broker's error codes. A refusal is an `AuthenticationError`,
 which ends the producer: retrying wrong credentials can lock the account. Other codes are broker problems, and the
-connection is retried.
+connection is retried. So is a login that Amazon MSK refuses because there were too many in this second: it has the code
+of wrong credentials, and only its text says so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError, foreign_text
-from kafka_sink.errors.table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
+from kafka_sink.errors.table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH, TOO_MANY_LOGINS
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
@@ -23,6 +24,8 @@ Authenticator = Callable[[str], Exchange]
 # then the next token must be there (kafka/auth/renewal.py): with the old one the renewed session is short, and its own
 # renewal comes within the second that Kafka refuses.
 RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
+# The end of what a broker of Amazon MSK says if IAM clients log in more often than its size allows.
+TOO_MANY_CONNECTS = "too many connects"
 WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
 _WHERE_OF = {
     AWS_MSK_IAM: "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's "
@@ -38,7 +41,7 @@ def step_exchange(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> 
     if error_code:
         raise _refusal_error(exchange, title, error_code, answer["error_message"])
     try:
-        return exchange.step(answer["auth_bytes"])
+        return exchange.step(answer["auth_bytes"] or b"")
     except AuthenticationError as error:
         text = f"{title}: {error}. Nothing was sent to it but what the mechanism demands"
         raise AuthenticationError(text, error.entry) from None
@@ -73,6 +76,11 @@ def session_end_ms(now_ms: int, lifetime_ms: int, share: float) -> int | None:
 
 
 def _refusal_error(exchange: Exchange, title: str, error_code: int, broker_text: str | None) -> KafkaSinkError:
+    if exchange.mechanism == AWS_MSK_IAM and (broker_text or "").rstrip(". ").lower().endswith(TOO_MANY_CONNECTS):
+        return TransportError(
+            f"{title} takes only so many logins by IAM in a second: {describe(error_code, broker_text)}",
+            TOO_MANY_LOGINS,
+        )
     if error_code not in (SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE):
         return TransportError(f"{title} could not authenticate this client: {describe(error_code, broker_text)}")
     return AuthenticationError(

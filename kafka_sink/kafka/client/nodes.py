@@ -16,7 +16,7 @@ from functools import partial
 from types import MappingProxyType
 
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, LocalProtocolError, TransportError
-from kafka_sink.errors.table.brokers import NO_DESCRIPTOR
+from kafka_sink.errors.table.brokers import NO_DESCRIPTOR, TOO_MANY_LOGINS
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import Endpoint
@@ -42,6 +42,8 @@ BOOTSTRAP_ID_FIRST = -2
 # A broker processes the requests of one connection one by one, and several connections in parallel: with 16 to 200
 # transactions their ends took 0.55 to 0.72 of the time.
 LANES_MAX = 4
+# Amazon counts the logins of a second. The jitter takes a fifth off: never below a second.
+LOGINS_BACKOFF_MS, LOGINS_BACKOFF_MS_MAX = 1_250, 10_000
 TRANSACTION_FEATURE = "transaction.version"
 # 4.1-IV0 and 4.2-IV1: every broker of the cluster is of that Kafka or a newer one.
 METADATA_FEATURE, METADATA_OF_4_1, METADATA_OF_4_2 = "metadata.version", 26, 29
@@ -56,6 +58,7 @@ class NodeSet:
         self._authenticator = authenticator
         self._jitter = jitter
         self._reconnect = Backoff(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms, jitter)
+        self._after_many_logins = Backoff(LOGINS_BACKOFF_MS, LOGINS_BACKOFF_MS_MAX, jitter)
         self._setup_timeout = Backoff(
             options.socket_connection_setup_timeout_ms, options.socket_connection_setup_timeout_max_ms, jitter
         )
@@ -64,8 +67,9 @@ class NodeSet:
             for index, (host, port) in enumerate(options.bootstrap_servers)
         }
         self._brokers: dict[int, Node] = {}
-        # Further connections to brokers.
+        # Further connections to brokers. Once the login of one was refused none is opened until another login succeeds.
         self._lanes: dict[int, Node] = {}
+        self._has_lanes = True
         # Also for metrics of the owner.
         self.by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
@@ -295,6 +299,8 @@ class NodeSet:
 
     def prepare_lane(self, node_id: int, now_ms: int) -> None:
         """For a broker whose connections are all busy: starts one more, unless one is being prepared."""
+        if not self._has_lanes:
+            return
         for lane in _lanes_of(node_id)[1:]:
             node = self._lanes.setdefault(lane, Node(lane, self._brokers[node_id].endpoint))
             if node.is_preparing:
@@ -444,6 +450,7 @@ class NodeSet:
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.failures = node.setup_failures = 0
+        self._has_lanes = self._has_lanes or node.node_id < LANE_STEP
         self.log("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
         self.offered_apis |= connection.ranges.keys()
         # Brokers learn of a feature at different times; the highest epoch is the newest (KIP-584).
@@ -460,16 +467,28 @@ class NodeSet:
             # A user who set only the bootstrap servers does not know where this address comes from.
             origin = f"node {broker_of(node.node_id)} advertises this address (advertised.listeners)"
             failure = TransportError(f"{failure}; {origin}", failure.entry)
-        node.on_failed(now_ms, self._reconnect, failure)
+        has_many = failure.entry is TOO_MANY_LOGINS
+        node.on_failed(now_ms, self._after_many_logins if has_many else self._reconnect, failure)
         if connection is not None:
             self.answers += connection.on_lost(failure)
         self.losses += 1
         self.last_failure = failure
-        self.refusal = self.refusal or (failure if _is_final(failure) else None)
+        hint = f" (next attempt in {node.retry_at_ms - now_ms} ms at the earliest)"
+        if _is_final(failure):
+            hint = self._on_refusal(node, failure)
         level = _notice_level(failure, was_ready=was_ready, failures=node.failures)
-        hint = "" if _is_final(failure) else f" (next attempt in {node.retry_at_ms - now_ms} ms at the earliest)"
         self.log(level, f"{failure}{hint}")
         self._settle(node)
+
+    def _on_refusal(self, node: Node, failure: KafkaSinkError) -> str:
+        """Of a further connection: the credentials were good when the first one was opened, and what is in flight there
+        is answered. They are not tried on others, and the first one finds out itself when its session ends."""
+        first = self._brokers.get(broker_of(node.node_id))
+        if node.node_id >= LANE_STEP and first is not None and first.is_ready:
+            self._has_lanes = False
+            return ". The connection that is open is used alone"
+        self.refusal = self.refusal or failure
+        return ""
 
     def _disconnect(self, node: Node) -> None:
         """The shell closes the socket; the caller updates the node."""

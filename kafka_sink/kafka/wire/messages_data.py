@@ -4,6 +4,8 @@ The rows follow the message definitions of Apache Kafka up to 4.3; `schema.parse
 Topics have ids instead of names since v13 in Fetch and Produce (KIP-516). Answers name a new leader in tagged fields:
 those of Produce since v10, of Fetch since v16 (KIP-951). Since Produce v12 the broker adds partitions to a transaction
 (KIP-890).
+
+One row is wider than Kafka's: with a refusal of a login, Azure Event Hubs sends null as `auth_bytes`.
 """
 
 MESSAGES = """
@@ -371,6 +373,6 @@ SaslAuthenticate request
 SaslAuthenticate answer
     error_code: int16
     error_message: string, nullable
-    auth_bytes: bytes
+    auth_bytes: bytes, nullable
     session_lifetime_ms: int64, 1+, ignorable
 """

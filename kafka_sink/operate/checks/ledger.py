@@ -10,6 +10,7 @@ from kafka_sink.commit.admin.ledger_topic import (
     CHECKED,
     REPLICAS_WANTED,
     check_cleanup_policy,
+    least_ledger_plan,
     ledger_counts,
     missing_ledger_text,
     new_ledger_plan,
@@ -132,7 +133,13 @@ def _missing(job: CheckedJob, client: Client) -> ProbeResult:
     if not job.options.ledger_create:
         text, _, advice = missing_ledger_text(topic).partition(": ")
         return fail("ledger", text, advice)
-    trouble = creation_trouble(client, topic, new_ledger_plan(client, job.options))
+    plan = new_ledger_plan(client, job.options)
+    trouble = creation_trouble(client, topic, plan)
+    least = None if trouble is None else least_ledger_plan(job.options, plan, trouble)
+    if least is not None and creation_trouble(client, topic, least) is None:
+        text = f"{topic} is not there; the first batch makes it with {CLEANUP}=compact alone, since not all is taken"
+        advice = f"nothing, or create it with one partition, {CLEANUP}=compact and the smallest segments that they take"
+        return warn("ledger", f"{text}: {trouble}", advice)
     if trouble is None:
         return ok("ledger", f"{topic} is not there; the first batch makes it, and the brokers agree")
     text = f"{topic} is not there, and cannot be made: {trouble}"

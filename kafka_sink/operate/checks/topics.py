@@ -11,7 +11,7 @@ from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, UNCLEAN
 from kafka_sink.commit.admin.topics import TopicState, differences, topic_state
 from kafka_sink.commit.ledger_policy import CLEANUP
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.errors import BrokerError, KafkaSinkError
 from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import CREATE_TOPICS
@@ -188,7 +188,7 @@ def _near_names(client: Client, topic: str) -> str:
     return " or ".join(get_close_matches(topic, [row["name"] for row in rows], n=2, cutoff=_NEAR))
 
 
-def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
+def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> KafkaSinkError | None:
     """Sends a validate-only request: permission, configuration and replicas are checked, nothing is created."""
     body = {
         "topics": [new_topic_row(topic, plan)],
@@ -198,5 +198,6 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
     try:
         (answer,) = client.ask(Controller(), CREATE_TOPICS, body, repeat=Repeat.ALWAYS)["topics"]
     except KafkaSinkError as error:
-        return str(error)
-    return describe(answer["error_code"], answer["error_message"]) if answer["error_code"] else None
+        return error
+    error_code, text = answer["error_code"], answer["error_message"]
+    return BrokerError(describe(error_code, text), code=error_code) if error_code else None

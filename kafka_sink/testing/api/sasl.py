@@ -81,7 +81,8 @@ def on_authenticate(call: Call) -> Answer | None:
         answer = session.on_token(call.body["auth_bytes"], call.now_ms, lifetime_ms)
     except (AuthenticationFailed, Refused) as failure:
         code = failure.code if isinstance(failure, Refused) else Code.SASL_AUTHENTICATION_FAILED
-        call.fail_authentication({"error_code": code, "error_message": str(failure)})
+        token = call.core.settings.quirk.refused_token
+        call.fail_authentication({"error_code": code, "error_message": str(failure), "auth_bytes": token})
         return None
     left_ms = lifetime_ms if session.is_ready else 0
     return {"error_code": 0, "error_message": "", "auth_bytes": answer, "session_lifetime_ms": left_ms}

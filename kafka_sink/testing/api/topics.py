@@ -61,7 +61,8 @@ def _check_quirks(call: Call, replication_factor: int, configs: list[dict[str, A
         raise Refused(Code.POLICY_VIOLATION, f"the replication factor must be {allowed}")
     for config in configs:
         name, value = config["name"], config["value"] or ""
-        if quirk.topic_configs is not None and name not in quirk.topic_configs:
+        is_unknown = quirk.topic_configs is not None and name not in quirk.topic_configs
+        if is_unknown or name in quirk.protected_configs:
             raise Refused(quirk.refusal, f"the configuration {name} cannot be set here")
         minimum = quirk.topic_config_minima.get(name)
         if minimum is not None and value.isdigit() and int(value) < minimum:
@@ -146,6 +147,8 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
         if name and name != str(call.broker_id):
             raise Refused(Code.INVALID_REQUEST, f"Unexpected broker id, expected {call.broker_id}")
+        if settings.quirk.broker_configs is not Code.NONE:
+            raise Refused(settings.quirk.broker_configs)
         return [_config(one, settings.text(one), _source(call, one)) for one in DEFAULTS]
     raise Refused(Code.INVALID_REQUEST, f"unsupported resource type {kind}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.kafka.wire import apis
-from kafka_sink.testing import BrokerCluster
+from kafka_sink.testing import BrokerCluster, Settings
 from tests.support.cluster_client import Closed, ClusterClient
 
 
@@ -24,3 +24,12 @@ def test_it_is_only_cut_off_where_its_version_has_none() -> None:
     client = logging_in()
     with pytest.raises(Closed):
         client.ask(1, apis.FIND_COORDINATOR, 4, {"coordinator_keys": ["group"]})
+
+
+@pytest.mark.parametrize(("quirks", "token"), [("", b""), ("event-hubs", None)])
+def test_event_hubs_refuse_a_login_with_null_in_place_of_a_token(quirks: str, token: bytes | None) -> None:
+    client = ClusterClient(BrokerCluster(1, users={"alice": "secret"}, settings=Settings(quirks=quirks)))
+    client.ask(1, apis.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    answer = client.ask(1, apis.SASL_AUTHENTICATE, 1, {"auth_bytes": b"\0alice\0wrong"})
+    assert (answer["error_code"], answer["auth_bytes"]) == (58, token)
+    assert "Invalid username or password" in answer["error_message"]

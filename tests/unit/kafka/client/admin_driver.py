@@ -15,6 +15,7 @@ from typing import Any
 
 from kafka_sink.kafka.client.admin_engine import AdminEngine
 from kafka_sink.kafka.client.ask import Ask, Reply, Target
+from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, Api
 from kafka_sink.options import ProducerOptions
 from tests.unit.producer.engine.fake_cluster import NETWORK, Asked, FakeCluster
@@ -31,6 +32,7 @@ class AdminDriver:
         brokers: int = 3,
         topics: Mapping[str, Mapping[int, int]] | None = None,
         api_versions: Mapping[int, tuple[int, int] | None] | None = None,
+        authenticator: Authenticator | None = None,
         **options: Any,
     ) -> None:
         places = {node_id: (f"host{node_id}", 9092) for node_id in range(brokers)}
@@ -40,7 +42,7 @@ class AdminDriver:
         self.lookup_codes: dict[str, int] = {}
         options.setdefault("bootstrap_servers", tuple(places.values()))
         options.setdefault("max_in_flight_requests_per_connection", 100)
-        self.asking = AdminEngine(ProducerOptions(**options), jitter=lambda: 0.0)
+        self.asking = AdminEngine(ProducerOptions(**options), jitter=lambda: 0.0, authenticator=authenticator)
         self.now_ms = START_MS
         self.replies: dict[Ask, Reply] = {}
         self.wake_at_ms: int | None = None

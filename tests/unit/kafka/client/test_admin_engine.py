@@ -35,7 +35,10 @@ from kafka_sink.kafka.wire.apis import (
     LIST_TRANSACTIONS,
     METADATA,
     PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
 )
+from kafka_sink.security.passwords import password_exchange
 from tests.unit.kafka.client.admin_driver import TIMEOUT_MS, AdminDriver
 from tests.unit.producer.engine.fake_cluster import Asked
 
@@ -494,6 +497,73 @@ def test_where_no_further_connection_is_to_be_had_one_does_it_all(driver: AdminD
     assert len(driver.cluster.pending_of(END_TXN)) == ENDS_IN_FLIGHT
     answer_all(driver)
     assert {driver.reply_to(end).kind for end in ends} == {ReplyKind.ANSWERED}
+
+
+def accepted(_asked: Asked) -> dict[str, Any]:
+    return {"error_code": 0, "error_message": None, "auth_bytes": b"", "session_lifetime_ms": 0}
+
+
+def with_login() -> AdminDriver:
+    driver = AdminDriver(
+        authenticator=lambda _host: password_exchange("PLAIN", {"username": "alice", "password": "hunter2"}, "")
+    )
+    driver.coordinators = {"b": 1}
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": ["PLAIN"]}
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = accepted
+    return driver
+
+
+def refuse_logins(driver: AdminDriver) -> None:
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {
+        **accepted(asked), "error_code": 58, "error_message": "no"
+    }  # fmt: skip
+
+
+def test_a_login_that_is_refused_to_a_further_connection_costs_nothing_but_that_connection() -> None:
+    driver = with_login()
+    driver.cluster.scripts[END_TXN.key] = ok
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    refuse_logins(driver)
+    logins = driver.count(SASL_AUTHENTICATE)
+    ends = many_ends(driver, 40)
+    assert driver.asking.nodes.refusal is None
+    assert driver.count(SASL_AUTHENTICATE) == logins + 1, "refused credentials are not tried again"
+    assert len(driver.cluster.pending_of(END_TXN)) == ENDS_IN_FLIGHT
+    answer_all(driver)
+    assert {driver.reply_to(end).kind for end in ends} == {ReplyKind.ANSWERED}
+    assert driver.count(SASL_AUTHENTICATE) == logins + 1
+
+
+def test_a_login_that_succeeds_later_opens_further_connections_again() -> None:
+    driver = with_login()
+    driver.cluster.scripts[END_TXN.key] = ok
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    refuse_logins(driver)
+    many_ends(driver, 40)
+    answer_all(driver)
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = accepted
+    driver.cluster.disconnect(1)
+    driver.run()
+    driver.sleep(1_000)
+    driver.cluster.scripts[END_TXN.key] = ok
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    many_ends(driver, 40)
+    assert len(driver.cluster.connections_of(1)) == LANES_MAX
+
+
+def test_a_login_that_is_refused_to_a_further_connection_counts_where_the_first_one_is_gone() -> None:
+    driver = with_login()
+    driver.cluster.scripts[END_TXN.key] = ok
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    (first_id,) = driver.cluster.connections_of(1)
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: None
+    many_ends(driver, 40)
+    (login,) = driver.cluster.pending_of(SASL_AUTHENTICATE)
+    driver.cluster.lose(first_id)
+    driver.run()
+    driver.cluster.answer(login, {**accepted(login), "error_code": 58})
+    driver.run()
+    assert isinstance(driver.asking.nodes.refusal, AuthenticationError)
 
 
 def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: AdminDriver) -> None:

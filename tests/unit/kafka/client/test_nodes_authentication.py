@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.errors import AuthenticationError, ConfigError, LocalProtocolError, RemoteProtocolError
+from kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TransportError,
+)
 from kafka_sink.errors.table.brokers import KERBEROS_LOGIN
 from kafka_sink.kafka.client.authentication import session_end_ms
 from kafka_sink.kafka.client.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.kafka.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_sink.producer.engine.commands import Append
-from kafka_sink.security.mechanisms import Exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, Exchange
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange
 from tests.unit.kafka.client.network_driver import Driver, notices
@@ -132,6 +138,23 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     assert "refused the credentials for PLAIN: SASL_AUTHENTICATION_FAILED (58)" in text
     assert "the broker says: no such user fake log linexxx" in text
     assert len(text) < 2400 and "hunter2" not in text
+
+
+@pytest.mark.parametrize(("version", "end"), [(0, b""), (1, bytes(8))])
+def test_a_refusal_without_a_token_is_told_in_the_words_of_the_broker(version: int, end: bytes) -> None:
+    """As by Azure Event Hubs: null in a field that Kafka always fills."""
+    cluster = FakeCluster({0: ("a", 9092)}, api_versions={SASL_AUTHENTICATE.key: (0, version)})
+    driver = authenticated(cluster=cluster)
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: None
+    driver.connect()
+    (token,) = driver.cluster.pending_of(SASL_AUTHENTICATE)
+    said = b"Unauthorized access. 'Listen' claim(s) are required"
+    answer = token.correlation_id.to_bytes(4, "big") + b"\x00\x3a" + len(said).to_bytes(2, "big") + said
+    answer += b"\xff\xff\xff\xff" + end
+    driver.cluster.inject(0, len(answer).to_bytes(4, "big") + answer)
+    driver.run()
+    assert isinstance(driver.nodes.refusal, AuthenticationError)
+    assert said.decode() in str(driver.nodes.refusal)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -260,6 +283,60 @@ def test_bytes_that_are_no_answer_close_the_connection(stage: Any, data: bytes, 
     driver.run()
     assert isinstance(driver.nodes.last_failure, RemoteProtocolError) and says in str(driver.nodes.last_failure)
     assert not driver.nodes.is_ready(0, driver.now_ms)
+
+
+class Signed:
+    """As AWS_MSK_IAM: one token."""
+
+    mechanism = AWS_MSK_IAM
+    doubt = ""
+
+    def first(self) -> bytes:
+        return b"{}"
+
+    def step(self, challenge: bytes) -> bytes | None:
+        return None
+
+
+MANY = "[74909301-1b7d-44fe-b02e-fe699c66c073]: Too many connects"
+
+
+def counted(said: str, **options: Any) -> Driver:
+    """A driver whose broker refuses each login by IAM with this text."""
+    driver = authenticated(lambda _host: Signed(), **options)
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": [AWS_MSK_IAM]}
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {
+        **accepted(asked), "error_code": 58, "error_message": said
+    }  # fmt: skip
+    return driver
+
+
+@pytest.mark.parametrize("dice", [0.0, 0.5, 0.9999])
+def test_logins_that_are_too_many_in_a_second_are_no_wrong_credentials_and_wait_longer_each_time(dice: float) -> None:
+    driver = counted(MANY, jitter=dice)
+    delays = []
+    for _ in range(6):
+        driver.connect()
+        delays.append(driver.delay_ms())
+        driver.sleep(delays[-1])
+    assert driver.nodes.refusal is None
+    assert isinstance(driver.nodes.last_failure, TransportError) and driver.nodes.last_failure.name == "PKS-4011"
+    assert "takes only so many logins by IAM in a second: SASL_AUTHENTICATION_FAILED (58)" in str(
+        driver.nodes.last_failure
+    )
+    assert "Too many connects" in str(driver.nodes.last_failure)
+    assert delays[0] >= 1_000 and delays == sorted(delays) and delays[-1] <= 10_000
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = accepted
+    driver.await_ready()
+
+
+def test_other_refusals_by_iam_and_the_same_text_by_another_mechanism_are_final() -> None:
+    refused(counted("[74909301-1b7d-44fe-b02e-fe699c66c073]: Access denied"))
+    driver = authenticated()
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {
+        **accepted(asked), "error_code": 58, "error_message": MANY
+    }  # fmt: skip
+    refused(driver)
 
 
 # ---- sessions --------------------------------------------------------------------------------------------------
