@@ -47,6 +47,7 @@ from kafka_sink.commit.ledger import (
     Kind,
     LedgerRecord,
     LedgerState,
+    OtherName,
     claim_key,
     decode_key,
     is_nameless,
@@ -73,6 +74,7 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
@@ -133,7 +135,7 @@ class LedgerRead(CommitStep):
         self._code = code
         self._named_sink_id = named_sink_id
         self._query_suffix = query_suffix
-        self._elsewhere: frozenset[str] = frozenset()
+        self._elsewhere: tuple[OtherName, ...] = ()
         self._claim_key = claim_key(Line(sink_id, code or "")).encode()
         # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
         self._older_claim_key = claim_key(Line(sink_id)).encode()
@@ -348,13 +350,29 @@ class LedgerRead(CommitStep):
                     later.setdefault(ledger_key, []).append((offset, value))
         self._closed = frozenset(key for key, one in self._newest.items() if one.value == ERASED and is_nameless(key))
         found = {key: one for key, one in self._newest.items() if one.value != ERASED}
-        # Those of the query under another name only have to be known, in whichever state they are.
-        self._elsewhere = frozenset(key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key))
-        for key in self._elsewhere:
-            found.pop(key, None)
-            unmarked.pop(key, None)
-            self._unbelieved.pop(key, None)
+        self._elsewhere = self._take_other_names(found, unmarked)
         self._on_newest(found, unmarked)
+
+    def _take_other_names(
+        self, found: dict[str, Found], unmarked: dict[str, list[tuple[int, bytes]]]
+    ) -> tuple[OtherName, ...]:
+        """Decisions of the query under another name only have to be known, in whichever state they are."""
+        own_offset = max(
+            (found[key].offset for key in (self._sink_id, self._named_sink_id) if key in found), default=-1
+        )
+        names = []
+        for key in {key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key)}:
+            records = [found.pop(key)] if key in found else []
+            records += [Found(*open_one) for listed in (unmarked, self._unbelieved) for open_one in listed.pop(key, ())]
+            offset, latest = max(one.offset for one in records), self._latest_of(key, records)
+            other = OtherName(key.removesuffix(self._query_suffix), latest, offset > own_offset)
+            names.append((_number(latest), offset, other))
+        return tuple(other for *_, other in sorted(names, key=lambda name: name[:2], reverse=True))
+
+    def _latest_of(self, key: str, records: Sequence[Found]) -> BatchKey | None:
+        with suppress(RemoteProtocolError):
+            return max((decode_found(key, one, self.settings.cluster_id).key for one in records), key=_number)
+        return None
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
@@ -392,7 +410,7 @@ class LedgerRead(CommitStep):
             others=others,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
-            elsewhere=tuple(sorted(key.removesuffix(self._query_suffix) for key in self._elsewhere)),
+            elsewhere=self._elsewhere,
         )
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
@@ -452,6 +470,10 @@ class LedgerRead(CommitStep):
 
     def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"
+
+
+def _number(batch: BatchKey | None) -> int:
+    return batch.batch_id if batch is not None and isinstance(batch.batch_id, int) else -1
 
 
 def decode_found(key: str, found: Found, cluster_id: str) -> LedgerRecord:

@@ -139,14 +139,22 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
     )
 
 
-def other_name_error(batch: LedgerRecord, names: Sequence[str], ledger_topic: str) -> CommitAborted:
+def other_name_error(
+    batch: LedgerRecord, names: Sequence[str], newest: LedgerRecord | None, ledger_topic: str
+) -> CommitAborted:
+    """`names`: those that may have delivered the batch, the latest first. `newest`: under the own name."""
+    if newest is None:
+        known = "not under this one: its checkpoint was moved, or sink.id was changed"
+        how_long = "for one start"
+    else:
+        known = f"under this one only up to {newest.key}: sink.id, or the checkpoint, is one of earlier again"
+        how_long = "until the query is past what that id has delivered"
     return aborted_error(
         batch,
-        f"the ledger topic {ledger_topic!r} knows this query under another sink id ({', '.join(names)}), and not under "
-        "this one: its checkpoint was moved, or sink.id was changed. Rows that were delivered under that id would be "
-        f"delivered again. Set sink.id={names[0]} and start the query again. If the rows are wanted once more, or the "
-        "query has another topic now, set ledger.accept.new.sink=true for one start; what that id has decided and not "
-        "finished stays as it is",
+        f"the ledger topic {ledger_topic!r} knows this query under another sink id ({some(names, 'more')}), and "
+        f"{known}. Rows that were delivered under that id would be delivered again. Set sink.id={names[0]} and start "
+        "the query again. If the rows are wanted once more, or the query has another topic now, set "
+        f"ledger.accept.new.sink=true {how_long}; what that id has decided and not finished stays as it is",
         commits.OTHER_NAME,
     )
 

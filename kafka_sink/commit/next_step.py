@@ -20,6 +20,7 @@ from kafka_sink.commit.ledger import (
     Kind,
     LedgerRecord,
     LedgerState,
+    OtherName,
     difference,
     intent_of,
     is_closed,
@@ -140,8 +141,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
-    if newest is None and ledger.elsewhere and not settings.accept_unknown_sink:
-        return _fail(messages.other_name_error(batch, ledger.elsewhere, settings.ledger_topic))
+    names_ahead = [other.name for other in ledger.elsewhere if _is_ahead(other, newest)]
+    if names_ahead and not settings.accept_unknown_sink:
+        return _fail(messages.other_name_error(batch, names_ahead, newest, settings.ledger_topic))
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
         return _fail(messages.unknown_sink_error(settings.commands, batch))
@@ -151,6 +153,17 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
         return NextStep(Phase.CHECKING)
     # Nothing is to be decided; the record only says that the batch was seen.
     return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_closed(Kind.DONE, job.wall_ms))
+
+
+def _is_ahead(other: OtherName, newest: LedgerRecord | None) -> bool:
+    """The name of a query is the one that has got furthest: its driver is not fenced under another one, and what it has
+    decided is not known there. Batches are compared and not offsets: a decision under a name that is no longer used may
+    be closed at any time, by an operator's command or in the background."""
+    if newest is None:
+        return True
+    if other.latest is None:
+        return other.is_newer
+    return newest.key != other.latest and not _is_later(newest.key, other.latest)
 
 
 def _is_later(one: BatchKey, other: BatchKey) -> bool:
