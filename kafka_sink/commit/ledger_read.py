@@ -84,8 +84,9 @@ from kafka_sink.kafka.wire.apis import FETCH
 
 LOG_START, LOG_STOP = "ledger start", "ledger stop"
 READ = "read ledger"
-# Ledger keys of one sink: one for its stream and one per labelled batch write.
-KEYS_MAX = 100_000
+# Ledger keys of one sink: one for its stream and one per labelled batch write. No writer adds one above the first
+# number; writers at the same time do not know of each other's, so more are read.
+KEYS_MAX, KEYS_READ_MAX = 100_000, 200_000
 
 
 class Found(NamedTuple):
@@ -115,6 +116,7 @@ class LedgerRead(CommitStep):
 
     # Without a claim: wait for the markers of records that are already there.
     awaits_markers = False
+    limits_keys = True
 
     def __init__(
         self,
@@ -303,9 +305,9 @@ class LedgerRead(CommitStep):
         if ledger_key not in self._newest:
             sink_id = ledger_key.partition("/")[0]
             self._key_counts[sink_id] += 1
-            if self._key_counts[sink_id] > KEYS_MAX:
-                text = self._about_ledger(f"more than {KEYS_MAX} keys of {sink_id}")
-                raise RemoteProtocolError(text, LEDGER_UNREADABLE)
+            if self.limits_keys and self._key_counts[sink_id] > KEYS_READ_MAX:
+                text = f"more than {KEYS_READ_MAX} records of sink {sink_id}. Choose another sink.id for what is new"
+                raise RemoteProtocolError(self._about_ledger(text))
         known = self._newest.get(ledger_key)
         if known is None or found.offset >= known.offset:
             self._newest[ledger_key] = found
