@@ -132,7 +132,8 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
         batch,
         f"the ledger topic {commands.ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has "
         "run batches before. If the ledger was deleted, or another one is configured, it is not known what was "
-        "delivered. If the query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. "
+        "delivered. If the query was at-least-once or used another sink.id until now, or foreachBatch wrote none of "
+        "its batches before, set ledger.accept.new.sink=true. "
         f"After a change of sink.id, first look at `{commands.ledger()}`: what the old one has decided and not "
         f"finished, no query finishes any more, and it names the command that does{commands.hint}",
         commits.SINK_UNKNOWN,
