@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from kafka_sink.commit.identity import (
     Line,
@@ -146,6 +147,15 @@ class LedgerRecord:
         return replace(self, kind=Kind.STUCK, outcomes=tuple(known), wall_ms=wall_ms)
 
 
+class OtherName(NamedTuple):
+    """A name under which the ledger has decisions of this stream as well. `latest`: the latest batch; None: not all of
+    its records can be read. `is_newer`: than the newest record under the own name."""
+
+    name: str
+    latest: BatchKey | None
+    is_newer: bool
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerState:
     """The newest committed record of each ledger key of one line, or of several. `key_count`: of the whole sink.
@@ -163,7 +173,7 @@ class LedgerState:
 
     `closed` are keys of batch writes without a label that are done: nobody asks for them again, so nothing is kept.
     `others`: open decisions of such writes, by any driver. `elsewhere`: other names under which the ledger has records
-    of this stream.
+    of this stream, the one with the latest batch first.
     """
 
     sink_id: str
@@ -178,7 +188,7 @@ class LedgerState:
     others: tuple[LedgerRecord, ...] = ()
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
-    elsewhere: tuple[str, ...] = ()
+    elsewhere: tuple[OtherName, ...] = ()
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
         key = ledger_key(record.sink_id, record.key)

@@ -47,6 +47,7 @@ from kafka_sink.commit.ledger import (
     Kind,
     LedgerRecord,
     LedgerState,
+    OtherName,
     claim_key,
     decode_key,
     is_nameless,
@@ -73,6 +74,7 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
@@ -82,8 +84,9 @@ from kafka_sink.kafka.wire.apis import FETCH
 
 LOG_START, LOG_STOP = "ledger start", "ledger stop"
 READ = "read ledger"
-# Ledger keys of one sink: one for its stream and one per labelled batch write.
-KEYS_MAX = 100_000
+# Ledger keys of one sink: one for its stream and one per labelled batch write. No writer adds one above the first
+# number; writers at the same time do not know of each other's, so more are read.
+KEYS_MAX, KEYS_READ_MAX = 100_000, 200_000
 
 
 class Found(NamedTuple):
@@ -113,6 +116,7 @@ class LedgerRead(CommitStep):
 
     # Without a claim: wait for the markers of records that are already there.
     awaits_markers = False
+    limits_keys = True
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class LedgerRead(CommitStep):
         self._code = code
         self._named_sink_id = named_sink_id
         self._query_suffix = query_suffix
-        self._elsewhere: frozenset[str] = frozenset()
+        self._elsewhere: tuple[OtherName, ...] = ()
         self._claim_key = claim_key(Line(sink_id, code or "")).encode()
         # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
         self._older_claim_key = claim_key(Line(sink_id)).encode()
@@ -301,9 +305,9 @@ class LedgerRead(CommitStep):
         if ledger_key not in self._newest:
             sink_id = ledger_key.partition("/")[0]
             self._key_counts[sink_id] += 1
-            if self._key_counts[sink_id] > KEYS_MAX:
-                text = self._about_ledger(f"more than {KEYS_MAX} keys of {sink_id}")
-                raise RemoteProtocolError(text, LEDGER_UNREADABLE)
+            if self.limits_keys and self._key_counts[sink_id] > KEYS_READ_MAX:
+                text = f"more than {KEYS_READ_MAX} records of sink {sink_id}. Choose another sink.id for what is new"
+                raise RemoteProtocolError(self._about_ledger(text))
         known = self._newest.get(ledger_key)
         if known is None or found.offset >= known.offset:
             self._newest[ledger_key] = found
@@ -348,13 +352,29 @@ class LedgerRead(CommitStep):
                     later.setdefault(ledger_key, []).append((offset, value))
         self._closed = frozenset(key for key, one in self._newest.items() if one.value == ERASED and is_nameless(key))
         found = {key: one for key, one in self._newest.items() if one.value != ERASED}
-        # Those of the query under another name only have to be known, in whichever state they are.
-        self._elsewhere = frozenset(key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key))
-        for key in self._elsewhere:
-            found.pop(key, None)
-            unmarked.pop(key, None)
-            self._unbelieved.pop(key, None)
+        self._elsewhere = self._take_other_names(found, unmarked)
         self._on_newest(found, unmarked)
+
+    def _take_other_names(
+        self, found: dict[str, Found], unmarked: dict[str, list[tuple[int, bytes]]]
+    ) -> tuple[OtherName, ...]:
+        """Decisions of the query under another name only have to be known, in whichever state they are."""
+        own_offset = max(
+            (found[key].offset for key in (self._sink_id, self._named_sink_id) if key in found), default=-1
+        )
+        names = []
+        for key in {key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key)}:
+            records = [found.pop(key)] if key in found else []
+            records += [Found(*open_one) for listed in (unmarked, self._unbelieved) for open_one in listed.pop(key, ())]
+            offset, latest = max(one.offset for one in records), self._latest_of(key, records)
+            other = OtherName(key.removesuffix(self._query_suffix), latest, offset > own_offset)
+            names.append((_number(latest), offset, other))
+        return tuple(other for *_, other in sorted(names, key=lambda name: name[:2], reverse=True))
+
+    def _latest_of(self, key: str, records: Sequence[Found]) -> BatchKey | None:
+        with suppress(RemoteProtocolError):
+            return max((decode_found(key, one, self.settings.cluster_id).key for one in records), key=_number)
+        return None
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
@@ -392,7 +412,7 @@ class LedgerRead(CommitStep):
             others=others,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
-            elsewhere=tuple(sorted(key.removesuffix(self._query_suffix) for key in self._elsewhere)),
+            elsewhere=self._elsewhere,
         )
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
@@ -452,6 +472,10 @@ class LedgerRead(CommitStep):
 
     def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"
+
+
+def _number(batch: BatchKey | None) -> int:
+    return batch.batch_id if batch is not None and isinstance(batch.batch_id, int) else -1
 
 
 def decode_found(key: str, found: Found, cluster_id: str) -> LedgerRecord:

@@ -93,7 +93,7 @@ class LedgerWrite(CommitStep):
         key, ledger = ledger_key(self.record.sink_id, self.record.key), self._session.ledger
         if ledger is not None and key not in ledger.newest and ledger.key_count >= KEYS_MAX:
             raise Unrecordable(
-                f"the ledger has {KEYS_MAX} records of sink {self.record.sink_id!r}, which is as many as are read. "
+                f"the ledger has {KEYS_MAX} records of sink {self.record.sink_id!r}, which is as many as it may have. "
                 "Choose another sink.id for further batches with a batch.id"
             )
         value = encode_record(self.record)

@@ -60,6 +60,8 @@ class LedgerListing(LedgerRead):
     """The newest record of each key, of one sink or (None) of all. An unreadable record does not hide the others."""
 
     awaits_markers = True
+    # A sink with too many hides no other one.
+    limits_keys = False
 
     def __init__(self, settings: DeliverySettings, sink_id: str | None, *, claim_offset: int | None = None) -> None:
         super().__init__(settings, sink_id or "", claim_offset=claim_offset, is_of_name=True)

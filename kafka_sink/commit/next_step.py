@@ -12,7 +12,7 @@ abort() in another process, which does not know whether a decision was made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.ledger import (
@@ -20,6 +20,7 @@ from kafka_sink.commit.ledger import (
     Kind,
     LedgerRecord,
     LedgerState,
+    OtherName,
     difference,
     intent_of,
     is_closed,
@@ -99,7 +100,11 @@ def next_step(
             return NextStep(Phase.FENCING)
         found = _judge_commit(job, settings, ledger, batch)
         is_going_on = found.phase in (Phase.CHECKING, Phase.RECORDING)
-        return NextStep(Phase.FENCING) if is_remembered and not is_going_on else found
+        if is_remembered:
+            return found if is_going_on else NextStep(Phase.FENCING)
+        is_known = not job.key.is_label and ledger.find(job.key) is not None
+        is_forgotten = settings.accept_unknown_sink and is_known and not found.note
+        return replace(found, note=messages.STILL_ACCEPTED) if is_forgotten else found
     if job.operation is DriverOperation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run) or (not job.key.is_named and is_closed(ledger, job.key)):
@@ -141,8 +146,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
-    if newest is None and ledger.elsewhere and not settings.accept_unknown_sink:
-        return _fail(messages.other_name_error(batch, ledger.elsewhere, settings.ledger_topic))
+    names_ahead = [other.name for other in ledger.elsewhere if _is_ahead(other, newest)]
+    if names_ahead and not settings.accept_unknown_sink:
+        return _fail(messages.other_name_error(batch, names_ahead, newest, settings.ledger_topic))
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
         return _fail(messages.unknown_sink_error(settings.commands, batch))
@@ -152,6 +158,17 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
         return NextStep(Phase.CHECKING)
     # Nothing is to be decided; the record only says that the batch was seen.
     return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_closed(Kind.DONE, job.wall_ms))
+
+
+def _is_ahead(other: OtherName, newest: LedgerRecord | None) -> bool:
+    """The name of a query is the one that has got furthest: its driver is not fenced under another one, and what it has
+    decided is not known there. Batches are compared and not offsets: a decision under a name that is no longer used may
+    be closed at any time, by an operator's command or in the background."""
+    if newest is None:
+        return True
+    if other.latest is None:
+        return other.is_newer
+    return newest.key != other.latest and not _is_later(newest.key, other.latest)
 
 
 def _is_later(one: BatchKey, other: BatchKey) -> bool:

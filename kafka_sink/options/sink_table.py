@@ -159,8 +159,8 @@ _DELIVERY = (
            "or instead of its own ones; empty: the broker's default. cleanup.policy can only be compact.",
            into="ledger_config", scope=_ONCE, example="ledger.config.segment.bytes=52428800"),
     Option("ledger.accept.new.sink", FLAG, "true: accept a stream that has delivered batches and is not in the "
-           "ledger, because it comes from at-least-once or from another sink. Otherwise it is refused: its ledger "
-           "may be lost.", default=False, scope=_ONCE),
+           "ledger, because it comes from at-least-once or from another sink, or foreachBatch wrote none of them. "
+           "Otherwise it is refused: its ledger may be lost. For one start.", default=False, scope=_ONCE),
 )  # fmt: skip
 
 _ERRORS = (

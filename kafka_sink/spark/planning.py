@@ -47,8 +47,6 @@ def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite
     checked = _check_write(settings, schema)
     options = checked.options
     unique = uuid.uuid4().hex
-    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
-    options = replace(options, ledger_accept_new_sink=True)
     key = make_batch_key(options) if options.is_exactly_once and options.batch_id is not None else UNNAMED_BATCH
     if options.is_exactly_once and options.sink_id is not None and not key.is_named:
         warn_once(

@@ -172,7 +172,8 @@ def test_an_export_with_a_batch_id_is_delivered_once(stream: Stream) -> None:
 
 
 def test_a_number_as_batch_id_is_a_micro_batch_of_the_query_id(stream: Stream) -> None:
-    export(stream, [b"a"], batch_id="3", query_id="query-7")
+    export(stream, [b"a"], batch_id="0", query_id="query-7")
+    export(stream, [b"b"], batch_id="3", query_id="query-7")
     assert [record.key for record in records_of(stream)] == [BatchKey("query-7", 3)]
 
 
@@ -211,6 +212,21 @@ def test_an_unknown_stream_goes_on_with_ledger_accept_new_sink(stream: Stream) -
     stream.run, stream.options = "run-2", {"ledger.accept.new.sink": "true"}
     stream.deliver(7, b"b")
     assert stream.visible() == [b"b"]
+
+
+@pytest.mark.parametrize("changed", [{"ledger_topic": "another"}, {"sink_id": "another"}], ids=str)
+def test_a_numbered_batch_of_foreach_batch_is_refused_by_a_ledger_that_does_not_know_its_query(
+    stream: Stream, changed: dict[str, str]
+) -> None:
+    """It was delivered, and is not in Spark's commit log. A label is a write of its own: it is new to any ledger."""
+    for batch_id in ("56", "57"):
+        export(stream, [b"a"], batch_id=batch_id, query_id=QUERY, ledger_accept_new_sink="true")
+    with pytest.raises(CommitAborted, match=r"has no record of sink(?s:.*)ledger\.accept\.new\.sink=true"):
+        export(stream, [b"a"], batch_id="57", query_id=QUERY, **changed)
+    export(stream, [b"b"], batch_id="monday", **changed)
+    export(stream, [b"c"], batch_id="57", query_id=QUERY, ledger_accept_new_sink="true", **changed)
+    export(stream, [b"d"], batch_id="58", query_id=QUERY, **changed)
+    assert stream.visible() == [b"a", b"a", b"b", b"c", b"d"]
 
 
 def test_a_topic_is_created_as_the_options_say(stream: Stream, broker: EmbeddedBroker) -> None:

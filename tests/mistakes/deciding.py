@@ -287,6 +287,11 @@ def moved_checkpoint_is_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LedgerRead, "_is_elsewhere", lambda *_: False)
 
 
+def name_of_earlier_believed(patch: pytest.MonkeyPatch) -> None:
+    """a name that the ledger knows is the right one, although another one has got further since"""
+    patch.setattr(next_step, "_is_ahead", lambda _other, newest: newest is None)
+
+
 def plain_record_ignored(patch: pytest.MonkeyPatch) -> None:
     """a record under a ledger key that was written without a transaction counts as not written"""
     keep = LedgerRead._keep

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_sink.commit import ledger_read, ledger_write
+from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line, code_of_label, code_of_run, parse_task_identity, run_of_label
 from kafka_sink.commit.ledger import Kind, claim_key, line_of
 from kafka_sink.commit.ledger_codec import _encode, decode_claim
+from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted
@@ -138,6 +141,52 @@ def test_an_export_that_the_release_before_delivered_is_found(bench: Bench) -> N
     receipts = rows(bench, "monday", "1")
     bench.commit(receipts, session_of("monday", "1"))
     assert export(bench, "monday", "2", 1).conclusion is Conclusion.ALREADY_DELIVERED
+
+
+# ---- more labels than a sink may have ----
+
+
+@pytest.fixture
+def crowded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A sink may have three, and has four: two exports at the same time were the third."""
+    monkeypatch.setattr(ledger_write, "KEYS_MAX", 3)
+    monkeypatch.setattr(ledger_read, "KEYS_READ_MAX", 6)
+    for attempt, label in enumerate("ab"):
+        assert export(bench, label, "1", attempt).conclusion is Conclusion.DELIVERED
+    receipts, ended = rows(bench, "c", "1", 2), []
+    bench.before_next("write ledger record", lambda: ended.append(export(bench, "d", "1", 3)))
+    ended.append(bench.commit(receipts, session_of("c", "1")))
+    assert [one.conclusion for one in ended] == [Conclusion.DELIVERED] * 2
+    return bench
+
+
+def test_labels_beyond_the_limit_that_came_at_the_same_time_stop_nothing_but_new_ones(crowded: Bench) -> None:
+    assert export(crowded, "a", "2", 4).conclusion is Conclusion.ALREADY_DELIVERED
+    planned = crowded.run(
+        DriverOperation.RECOVER, session=DriverSession(SINK, code=line_of(SINK, BatchKey("", "a")).code)
+    )
+    assert planned.conclusion is Conclusion.NOTHING_TO_DO and planned.error is None
+    refused = export(crowded, "e", "1", 5)
+    assert isinstance(refused.error, CommitAborted) and "Choose another sink.id" in str(refused.error)
+    assert crowded.seen() == [4, 4]
+
+
+def test_above_what_is_read_the_text_does_not_advise_to_give_a_record_up(
+    crowded: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_read, "KEYS_READ_MAX", 3)
+    error = export(crowded, "a", "2", 4).error
+    assert isinstance(error, CommitAborted) and "more than 3 records of sink sink. Choose another sink.id" in str(error)
+    assert "set-aside" not in str(error)
+
+
+@pytest.mark.parametrize("sink_id", [SINK, None])
+def test_a_list_for_people_has_the_labels_beyond_the_limit_too(
+    crowded: Bench, sink_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_read, "KEYS_READ_MAX", 3)
+    step = crowded.drive(SingleStep(LedgerListing(crowded.settings, sink_id), crowded.now_ms + 10_000))
+    assert [each.ledger_key for each in step.listed or ()] == [f"{SINK}/{label}" for label in "abcd"]
 
 
 # ---- ends that need no second run ----

@@ -15,6 +15,7 @@ from kafka_sink.errors import CommitAborted, CommitLost
 from tests.unit.commit.driver_bench import FOURTH, QUERY, SECOND, SINK, THIRD, Bench, put_plain
 
 OTHER = "query-2"
+FIFTH = "5" * 16
 OLDER_FENCE = "fence a driver of the release before"
 
 
@@ -148,6 +149,89 @@ def test_a_user_may_have_the_rows_written_once_more_under_another_name(bench: Be
     assert accepted.conclusion is Conclusion.DELIVERED
     bench.settings = replace(bench.settings, accept_unknown_sink=False)
     assert bench.commit(of_stream(bench, "new", 1, THIRD), stream("new", THIRD)).conclusion is Conclusion.DELIVERED
+
+
+def accepted(bench: Bench, name: str, batch: int, run: str) -> None:
+    """Delivered with ledger.accept.new.sink=true."""
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    assert bench.commit(of_stream(bench, name, batch, run), stream(name, run)).conclusion is Conclusion.DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+
+
+def refused(bench: Bench, name: str, batch: int, run: str) -> str:
+    verdict = bench.commit(of_stream(bench, name, batch, run), stream(name, run))
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
+    return str(verdict.error)
+
+
+def test_a_name_of_earlier_does_not_deliver_again_what_the_later_one_has_delivered(bench: Bench) -> None:
+    """A deployment is rolled back, and sink.id with it. The last batch of the later name is not in Spark's log yet."""
+    bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    accepted(bench, "new", 1, SECOND)
+    assert bench.commit(of_stream(bench, "new", 2, SECOND), stream("new", SECOND)).conclusion is Conclusion.DELIVERED
+    text = refused(bench, "old", 2, THIRD)
+    assert f"under this one only up to batch 0 of query {QUERY}" in text and "Set sink.id=new and start" in text
+    assert bench.seen() == [3, 3]
+    again = of_stream(bench, "new", 2, FOURTH)
+    assert bench.commit(again, stream("new", FOURTH)).conclusion is Conclusion.ALREADY_DELIVERED
+    # Now batch 2 is in Spark's log. Going back is a change like the first one.
+    assert "Set sink.id=new and start" in refused(bench, "old", 3, FIFTH)
+    accepted(bench, "old", 3, FIFTH)
+    assert "Set sink.id=old and start" in refused(bench, "new", 4, "6" * 16)
+    assert bench.commit(of_stream(bench, "old", 4, FIFTH), stream("old", FIFTH)).conclusion is Conclusion.DELIVERED
+
+
+def test_a_name_under_which_the_release_before_kept_the_stream_is_one_of_earlier_too(bench: Bench) -> None:
+    assert bench.commit(bench.receipts(0), bench.session()).conclusion is Conclusion.DELIVERED
+    accepted(bench, "new", 1, SECOND)
+    assert "Set sink.id=new and start" in refused(bench, SINK, 1, THIRD)
+
+
+def test_the_right_name_goes_on_although_the_one_before_was_closed_after_it(bench: Bench) -> None:
+    """By an operator's command, or by a record that a process had left to be written later."""
+    bench.decide(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    accepted(bench, "new", 0, SECOND)
+    command = DriverSession(sink_id_of_query("old", QUERY))
+    assert bench.run(DriverOperation.FINISH, session=command).conclusion is Conclusion.RECOVERED
+    assert bench.commit(of_stream(bench, "new", 1, THIRD), stream("new", THIRD)).conclusion is Conclusion.DELIVERED
+
+
+def test_of_several_names_the_text_tells_the_one_that_has_got_furthest(bench: Bench) -> None:
+    bench.decide(of_stream(bench, "a-first", 0, "1" * 16), stream("a-first", "1" * 16))
+    accepted(bench, "b-second", 0, SECOND)
+    bench.decide(of_stream(bench, "b-second", 1, SECOND), stream("b-second", SECOND))
+    command = DriverSession(sink_id_of_query("a-first", QUERY))
+    assert bench.run(DriverOperation.FINISH, session=command).conclusion is Conclusion.RECOVERED
+    text = refused(bench, "c-third", 1, THIRD)
+    assert "another sink id (b-second, a-first), and not" in text and "Set sink.id=b-second and start" in text
+    again = of_stream(bench, "b-second", 1, FOURTH)
+    assert bench.commit(again, stream("b-second", FOURTH)).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.seen() == [3, 3]
+
+
+@pytest.mark.parametrize("is_above", [True, False])
+def test_a_record_under_another_name_that_cannot_be_read_counts_if_it_is_the_newest(
+    bench: Bench, is_above: bool
+) -> None:
+    """A newer release may have written it, and release and name are set back together. An old one stops nobody."""
+    if not is_above:
+        put_plain(bench, sink_id_of_query("other", QUERY), b"?")
+    accepted(bench, "old", 0, "1" * 16)
+    if is_above:
+        put_plain(bench, sink_id_of_query("other", QUERY), b"?")
+        assert "Set sink.id=other" in refused(bench, "old", 1, SECOND)
+    else:
+        verdict = bench.commit(of_stream(bench, "old", 1, SECOND), stream("old", SECOND))
+        assert verdict.conclusion is Conclusion.DELIVERED
+
+
+def test_a_decision_under_a_later_name_that_has_no_marker_yet_is_known(bench: Bench) -> None:
+    bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    bench.decide(of_stream(bench, "new", 1, SECOND), stream("new", SECOND))
+    bench.lose_the_last_marker()
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+    assert "Set sink.id=new and start" in refused(bench, "old", 1, THIRD)
 
 
 def test_two_writes_of_a_batch_inside_foreach_batch_have_two_names(bench: Bench) -> None:
