@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.commit.ledger_codec import VALUE_BYTES_MAX
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records import batch as layout
@@ -26,10 +25,7 @@ EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
-# A batch of the ledger has one record, which brokers may compress. Others may have copied the ledger: in batches of a
-# producer's default size, of records of which few compress any further.
-LEDGER_BATCH_BYTES_MAX = VALUE_BYTES_MAX + 1024 * 1024
-LEDGER_BATCH_RECORDS_MAX = 10_000
+MARKER_BYTES_MAX = 64 * 1024
 # What the records of one answer may take of memory, but for its last batch.
 DECODED_BYTES_MAX = 64 * 1024 * 1024
 RECORD_BYTES, HEADER_BYTES = 200, 100
@@ -45,11 +41,8 @@ class RawBatch:
     is_transactional: bool
     is_control: bool
 
-    def decode(self) -> DecodedBatch:
-        """A batch of the ledger, or a marker."""
-        return decode_batch(
-            self.content, records_bytes_max=LEDGER_BATCH_BYTES_MAX, records_max=LEDGER_BATCH_RECORDS_MAX
-        )
+    def decode_marker(self) -> DecodedBatch:
+        return decode_batch(self.content, records_bytes_max=MARKER_BYTES_MAX)
 
 
 class FetchedPartition(NamedTuple):
@@ -101,7 +94,7 @@ def committed_batches(records: bytes, aborted: Iterable[Mapping[str, Any]] | Non
         while beginnings and beginnings[0][0] < batch.next_offset:
             aborting.add(beginnings.pop(0)[1])
         if batch.is_control:
-            if batch.decode().is_abort_marker:
+            if batch.decode_marker().is_abort_marker:
                 aborting.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in aborting):
             yield batch

@@ -51,8 +51,7 @@ def skim_batch(
                 value = section.take_beginning(section.read_varint(32), value_bytes_max)
                 yield Skimmed(header.base_offset + offset_delta, key, value)
         section.end_record()
-    if not section.is_over():
-        raise RemoteProtocolError("batch is followed by bytes that belong to nothing")
+    section.end()
 
 
 class _Section(Reader):
@@ -95,9 +94,10 @@ class _Section(Reader):
                 raise RemoteProtocolError(f"batch ends {size} bytes before its last record")
         self.position += size
 
-    def is_over(self) -> bool:
+    def end(self) -> None:
         self._hold(1)
-        return not self.remaining
+        if self.remaining:
+            raise RemoteProtocolError("batch is followed by bytes that belong to nothing")
 
     @property
     def _at(self) -> int:
