@@ -77,7 +77,7 @@ class CommandTexts:
         return self._make("recover", sink_id)
 
     def recover_all(self) -> str:
-        """Of every ledger of the cluster."""
+        """Of this ledger, and the default one."""
         return self._make("recover --all", None)
 
     def replay(self, record: LedgerRecord) -> str:

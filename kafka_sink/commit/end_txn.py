@@ -116,7 +116,7 @@ class DecidedTransaction:
             self.search_offset = raw.next_offset
             if not raw.is_control or not _can_end(raw, self.transaction):
                 continue
-            marker = raw.decode()
+            marker = raw.decode_marker()
             if marker.is_commit_marker:
                 return TransactionOutcome.COMMITTED
             if marker.is_abort_marker:

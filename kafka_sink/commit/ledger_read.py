@@ -37,7 +37,7 @@ decision below, and compaction removes that. Only claims are written so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -78,6 +78,7 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
+from kafka_sink.formats.records.skim import Skimmed, skim_batch
 from kafka_sink.kafka.client.ask import Ask
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import FETCH
@@ -205,8 +206,7 @@ class LedgerRead(CommitStep):
             return
         assert self._next_offset is not None
         before = self._next_offset
-        for batch in raw_batches(answer.records):
-            self._take(batch)
+        self._take_all(answer.records, before)
         if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
                 raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
@@ -217,33 +217,52 @@ class LedgerRead(CommitStep):
         self._last_stable_offset, self._high_watermark = answer.last_stable_offset, answer.high_watermark
         self._read_on(now_ms)
 
+    def _take_all(self, records: bytes, offset: int) -> None:
+        try:
+            for batch in raw_batches(records):
+                self._take(batch)
+                offset = max(offset, batch.next_offset)
+        except RemoteProtocolError as error:
+            if error.entry is LEDGER_UNREADABLE:
+                raise
+            text = self._about_ledger(
+                f"the batch at offset {offset} is damaged, or not one that a sink writes: {error}"
+            )
+            raise RemoteProtocolError(text, LEDGER_UNREADABLE) from None
+
     def _take(self, raw: RawBatch) -> None:
         assert self._next_offset is not None
         if raw.next_offset <= self._next_offset:
             return
         self._next_offset = raw.next_offset
         if raw.is_control:
-            marker = raw.decode()
+            marker = raw.decode_marker()
             if marker.is_commit_marker or marker.is_abort_marker:
                 ended = self._waiting.pop(self._transaction_ended_by(raw, is_abort=marker.is_abort_marker), [])
                 for offset, ledger_key, value in ended if marker.is_commit_marker else []:
                     self._keep(ledger_key, Found(offset, value))
         elif raw.is_transactional:
-            decoded = raw.decode()
-            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
-                ledger_key = decode_key(record.key)
-                if self._is_own(ledger_key) or self._is_elsewhere(ledger_key):
-                    # One byte over the limit is enough for it to be rejected if it is the newest.
-                    value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
-                    transaction = (raw.producer_id, raw.producer_epoch)
-                    self._waiting.setdefault(transaction, []).append((offset, ledger_key, value))
+            for offset, key, value in self._skim(raw, self._is_of_decision):
+                waiting = self._waiting.setdefault((raw.producer_id, raw.producer_epoch), [])
+                waiting.append((offset, decode_key(key), ERASED if value is None else value))
         else:
-            decoded = raw.decode()
-            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
-                if record.value is not None and (record.key or b"").startswith(self._older_claim_key):
-                    self._take_claim(offset, record.key or b"", record.value)
-                elif self._is_own(ledger_key := decode_key(record.key)) or self._is_elsewhere(ledger_key):
-                    self._keep(ledger_key, Found(offset, beginning_of_plain(record.value), is_plain=True))
+            for offset, key, value in self._skim(raw, lambda key: self._is_claim(key) or self._is_of_decision(key)):
+                if not self._is_claim(key):
+                    self._keep(decode_key(key), Found(offset, beginning_of_plain(value), is_plain=True))
+                elif value is not None:
+                    self._take_claim(offset, key or b"", value)
+
+    def _skim(self, raw: RawBatch, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Skimmed]:
+        """What is under foreign keys is passed over, whatever it is. Of a record that is too large, one byte over the
+        limit is enough for it to be rejected if it is the newest of its key."""
+        return skim_batch(raw.content, is_wanted, value_bytes_max=VALUE_BYTES_MAX + 1)
+
+    def _is_claim(self, key: bytes | None) -> bool:
+        return (key or b"").startswith(self._older_claim_key)
+
+    def _is_of_decision(self, key: bytes | None) -> bool:
+        ledger_key = decode_key(key)
+        return self._is_own(ledger_key) or self._is_elsewhere(ledger_key)
 
     def _transaction_ended_by(self, marker: RawBatch, *, is_abort: bool) -> tuple[int, int]:
         """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does

@@ -1,6 +1,7 @@
 """Requests about one partition (append, fetch, offsets), and what their answers contain.
 
-Fetched bytes are split into batches, decoded only as far as the driver needs: all headers, few contents.
+Fetched bytes are split into batches, decoded only as far as the driver needs: all headers, few contents. How far they
+decompress is up to those who wrote them, so no answer is decoded as a whole.
 
 To find the marker of a transaction, records of other producers must be skipped. They are not decoded and their checksum
 is not verified; a batch with a format before 2 cannot be transactional and is skipped.
@@ -11,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.commit.ledger_codec import VALUE_BYTES_MAX
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records import batch as layout
@@ -25,10 +25,10 @@ EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
-# A batch of the ledger has one record, which brokers may compress. Others may have copied the ledger: in batches of a
-# producer's default size, of records of which few compress any further.
-LEDGER_BATCH_BYTES_MAX = VALUE_BYTES_MAX + 1024 * 1024
-LEDGER_BATCH_RECORDS_MAX = 10_000
+MARKER_BYTES_MAX = 64 * 1024
+# What the records of one answer may take of memory, but for its last batch.
+DECODED_BYTES_MAX = 64 * 1024 * 1024
+RECORD_BYTES, HEADER_BYTES = 200, 100
 ACKS_ALL = -1
 
 
@@ -41,11 +41,8 @@ class RawBatch:
     is_transactional: bool
     is_control: bool
 
-    def decode(self) -> DecodedBatch:
-        """A batch of the ledger, or a marker."""
-        return decode_batch(
-            self.content, records_bytes_max=LEDGER_BATCH_BYTES_MAX, records_max=LEDGER_BATCH_RECORDS_MAX
-        )
+    def decode_marker(self) -> DecodedBatch:
+        return decode_batch(self.content, records_bytes_max=MARKER_BYTES_MAX)
 
 
 class FetchedPartition(NamedTuple):
@@ -85,28 +82,36 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
         position = stop
 
 
-def committed_records(
-    records: bytes, aborted: Iterable[Mapping[str, Any]] | None, fetch_offset: int
-) -> tuple[list[tuple[int, Record]], int]:
-    """What a read_committed consumer sees of fetched bytes: no records of aborted transactions, no markers. Returns
-    records with their offsets, and the offset to fetch next (`fetch_offset` if there was no whole batch).
+def committed_batches(records: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> Iterator[RawBatch]:
+    """What a read_committed consumer sees of fetched bytes: no batches of aborted transactions, no markers.
 
     `aborted` is the list in the fetch response: producer ids, and the first offset of each aborted transaction. It
     holds those that overlap the fetched range; each ends at its marker.
     """
     beginnings = sorted((row["first_offset"], row["producer_id"]) for row in aborted or ())
     aborting: set[int] = set()
-    found: list[tuple[int, Record]] = []
-    next_offset = fetch_offset
     for batch in raw_batches(records):
         while beginnings and beginnings[0][0] < batch.next_offset:
             aborting.add(beginnings.pop(0)[1])
-        next_offset = max(next_offset, batch.next_offset)
         if batch.is_control:
-            if batch.decode().is_abort_marker:
+            if batch.decode_marker().is_abort_marker:
                 aborting.discard(batch.producer_id)
-            continue
-        if batch.is_transactional and batch.producer_id in aborting:
+        elif not (batch.is_transactional and batch.producer_id in aborting):
+            yield batch
+
+
+def committed_records(
+    records: bytes,
+    aborted: Iterable[Mapping[str, Any]] | None,
+    fetch_offset: int,
+    decoded_bytes_max: int = DECODED_BYTES_MAX,
+) -> tuple[list[tuple[int, Record]], int]:
+    """Records with their offsets, and the offset to fetch next (`fetch_offset` if there was no whole batch): after the
+    batch with which they take more memory than `decoded_bytes_max`, or after the last one."""
+    found: list[tuple[int, Record]] = []
+    decoded_bytes = 0
+    for batch in committed_batches(records, aborted):
+        if batch.next_offset <= fetch_offset:
             continue
         decoded = decode_batch(batch.content)
         found += [
@@ -114,7 +119,20 @@ def committed_records(
             for offset, record in zip(decoded.offsets, decoded.records, strict=True)
             if offset >= fetch_offset
         ]
-    return found, next_offset
+        decoded_bytes += sum(map(_memory_of, decoded.records))
+        if decoded_bytes > decoded_bytes_max:
+            return found, max(fetch_offset, batch.next_offset)
+    return found, end_of_batches(records, fetch_offset)
+
+
+def end_of_batches(records: bytes, fetch_offset: int) -> int:
+    """The offset after the last whole batch."""
+    return max([fetch_offset, *(batch.next_offset for batch in raw_batches(records))])
+
+
+def _memory_of(record: Record) -> int:
+    contents = len(record.key or b"") + len(record.value or b"")
+    return RECORD_BYTES + contents + sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
 
 
 def append_ask(

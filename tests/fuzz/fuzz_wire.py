@@ -27,6 +27,7 @@ from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records.batch import HEADER_BYTES, seal
 from kafka_sink.formats.records.compression import CODEC_IDS, decompress, make_compressor
 from kafka_sink.formats.records.scalar import Record, decode_batch, decode_records, encode_batch, encode_records
+from kafka_sink.formats.records.skim import skim_batch
 from kafka_sink.kafka.wire.apis import APIS
 from kafka_sink.kafka.wire.frames import FrameBuffer, decode_request_header, decode_response, encode_request
 from tests.support.wire_values import RandomChoices, body, decode, encode, message_id, messages, rows
@@ -124,6 +125,8 @@ def record_targets() -> Iterator[Target]:
         lambda data: decode_batch(repaired(data), records_bytes_max=1 << 20),
         tuple(batches),
     )
+    skimmed = partial(skim_batch, is_wanted=lambda _: True, value_bytes_max=100, records_bytes_max=1 << 20)
+    yield Target("skim_batch, checksum made right", lambda data: list(skimmed(repaired(data))), tuple(batches))
     yield Target("raw_batches", lambda data: list(raw_batches(data)), (b"".join(batches),))
 
 

@@ -21,6 +21,7 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, decode_key
 from kafka_sink.commit.ledger_codec import (
     FORMAT,
+    VALUE_BYTES_MAX,
     decode_claim,
     decode_newest,
     decode_record,
@@ -35,6 +36,7 @@ from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.dead_letter import parse_dead_letter, unreplayable_reason
 from kafka_sink.formats.records.scalar import Record, encode_batch
+from kafka_sink.formats.records.skim import skim_batch
 from kafka_sink.formats.registry.answer import RegistryAnswer, parse_compatibility, parse_refusal, parse_registered
 from kafka_sink.formats.registry.request import RegistryRequest
 from kafka_sink.formats.registry.resolution import SchemaQuery, resolve_schema
@@ -146,9 +148,9 @@ def _ledger_batch(data: bytes) -> None:
     further."""
     for raw in raw_batches(fuzz_wire.repaired(data)):
         if raw.is_control:
-            assert isinstance(raw.decode().is_abort_marker, bool)
+            assert isinstance(raw.decode_marker().is_abort_marker, bool)
             continue
-        for record in raw.decode().records:
+        for record in skim_batch(raw.content, lambda _: True, value_bytes_max=VALUE_BYTES_MAX + 1):
             with suppress(RemoteProtocolError):
                 decode_newest(decode_key(record.key), record.value or b"")
 

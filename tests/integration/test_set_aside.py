@@ -115,6 +115,23 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
     assert left["ledger_key"] == "orders/a"
 
 
+def test_records_that_are_too_large_or_too_many_stop_one_sink_and_its_command_sets_them_aside(
+    sink: Sink, shell: Shell
+) -> None:
+    sink.deliver(BATCH)
+    other = replace(sink, sink_id="payments")
+    put(other, other.sink_id, b"0" * 10 * 2**20)
+    put(other, "x", b"?", 10_001)
+    sink.deliver(NEXT)
+    assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+    assert shell.about(sink, "ledger").exit_code == 0 and shell.about(sink, "recover").exit_code == 0
+
+    with pytest.raises(CommitAborted, match="at most 8388608 are read"):
+        other.deliver(BATCH)
+    assert shell.about(other, "resolve", "--set-aside", "--yes").exit_code == 0
+    assert "no record of sink" in shell.about(other, "ledger").err
+
+
 def test_a_key_that_is_not_utf8_is_set_aside_under_its_own_bytes(
     broker: EmbeddedBroker, sink: Sink, shell: Shell
 ) -> None:

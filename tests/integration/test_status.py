@@ -22,7 +22,9 @@ from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
-from kafka_sink.commit.identity import run_of_label, sink_id_of_query
+from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_query
+from kafka_sink.commit.ledger import Kind, LedgerRecord, transaction_entry_of
+from kafka_sink.commit.ledger_codec import encode_record
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import BrokerError
@@ -52,8 +54,8 @@ from tests.integration.statuses import (
     wall_ms,
 )
 from tests.support.asking import client_of
-from tests.support.commanding import ROWS_PER_TASK, Shell, Sink, rows
-from tests.support.foreign_records import copied, put_plain
+from tests.support.commanding import ROWS_PER_TASK, Shell, Sink
+from tests.support.foreign_records import copied, put, put_plain
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 
@@ -498,8 +500,11 @@ def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(sh
 # ---- recover --all ---------------------------------------------------------------------------------------------------
 
 
-def test_recover_all_finishes_every_open_decision_of_every_ledger(broker: EmbeddedBroker, shell: Shell) -> None:
-    sinks = [Sink(broker.bootstrap_servers, f"t{number}", f"sink{number}", f"ledger{number}") for number in range(2)]
+def test_recover_all_finishes_every_open_decision_of_the_ledgers_that_are_named(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    ledgers = ("ledger1", DEFAULT_LEDGER, "ledger2")
+    sinks = [Sink(broker.bootstrap_servers, f"t{name}", f"sink-{name}", name) for name in ledgers]
     for each in sinks:
         each.create()
         each.decide_and_die(BATCH)
@@ -507,27 +512,45 @@ def test_recover_all_finishes_every_open_decision_of_every_ledger(broker: Embedd
     for label in labels:
         replace(sinks[0], run=run_of_label(label, "unique")).decide_and_die(BatchKey("", label))
     said = status(shell, sinks[0])
-    assert said.exit_code == 2 and said.out.count("ACT NOW: ") == 4
+    assert said.exit_code == 2 and said.out.count("ACT NOW: ") == 5
     command = f"pykafka-sink recover --all --bootstrap-server {broker.bootstrap_servers}"
-    assert f"All open decisions of the cluster at once:\n    {command}\n" in said.out
-    done = paste(command)
-    assert done.returncode == 0 and done.stdout.count("20 rows are visible") == 4, done
-    assert sinks[1].visible() == sorted(rows(BATCH, 0, 1))
-    assert len(sinks[0].visible()) == 6 * ROWS_PER_TASK
+    commands = [f"{command} --ledger-topic {name}" for name in ("ledger1", "ledger2")]
+    assert f"All open decisions of the cluster at once:\n    {commands[0]}\n    {commands[1]}\n" in said.out
+    assert "whoever may write there decides: ledger1, ledger2. Run" in said.out
+    first, second = map(paste, commands)
+    assert first.returncode == 4 and first.stdout.count("20 rows are visible") == 4, first
+    assert "ledger2 looks like a ledger with open decisions (1), and whoever may write there" in first.stdout
+    assert f"`{commands[1]}` finishes them" in first.stdout
+    assert second.returncode == 0 and second.stdout.count("20 rows are visible") == 1, second
+    assert [len(each.visible()) for each in sinks] == [6 * ROWS_PER_TASK, 2 * ROWS_PER_TASK, 2 * ROWS_PER_TASK]
     assert status(shell, sinks[0]).exit_code == 0
-    assert f"{command} --ledger-topic ledger0" in recover_lines(sinks, shell)
     again = shell("recover", "--all", "--bootstrap-server", broker.bootstrap_servers, "--json")
     assert again.exit_code == 0 and again.content["recovered"] == []
 
 
-def recover_lines(sinks: list[Sink], shell: Shell) -> list[str]:
-    """For a ledger that was named the command names it, too: it may be one that is not found."""
-    for each in sinks:
-        replace(each, run="d" * 16).decide_and_die(NEXT)
-    said = status(shell, sinks[0], "--ledger-topic", "ledger0")
-    lines = [line.strip() for line in said.out.splitlines() if "recover --all" in line]
-    assert [paste(line).returncode for line in lines] == [0]
-    return lines
+def test_recover_all_does_nothing_that_a_topic_asks_for_which_only_looks_like_a_ledger(
+    sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    sink.deliver(BATCH)
+    receipts = [sink.task(NEXT, number) for number in range(2)]
+    entries = tuple(transaction_entry_of(sink.sink_id, sink.run, each) for each in receipts)
+    forged = LedgerRecord(
+        Kind.INTENT, sink.sink_id, NEXT, sink.run, row_count=20, topics={sink.topic: 20}, entries=entries
+    )
+    other = replace(sink, topic="other", ledger_topic="of-another-team")
+    other.create()
+    put(other, sink.sink_id, encode_record(forged))
+
+    ids = [Line(sink.sink_id).driver_id, *map(forged.transactional_id, entries)]
+
+    def known() -> list[object]:
+        found = broker.do(lambda core: [core.coordinator.transactions[each].record for each in ids])
+        return [(each.producer_id, each.producer_epoch, each.state) for each in found]
+
+    before = known()
+    said = shell("recover", "--all", "--bootstrap-server", sink.servers)
+    assert said.exit_code == 4 and "of-another-team looks like a ledger with open decisions (1)" in said.out
+    assert known() == before and [state for _, _, state in before[1:]] == [CoordinatorState.ONGOING] * 2
 
 
 class Terminal(io.StringIO):

@@ -20,6 +20,7 @@ from kafka_sink.formats.records.murmur2 import murmur2_column
 from kafka_sink.formats.records.pieces import length_elements
 from kafka_sink.formats.records.routing import PartitionView, Router
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch, encode_varint
+from kafka_sink.formats.records.skim import Skimmed, skim_batch
 from kafka_sink.formats.records.varint import (
     constant_field,
     encode_varints,
@@ -151,6 +152,20 @@ def test_a_sealed_batch_decodes_to_what_went_in(
     assert stamps == (producer_id, producer_epoch, base_sequence, is_transactional)
 
 
+@given(st.lists(records, min_size=1, max_size=4), codecs, st.sets(st.none() | st.binary()), st.integers(0, 20))
+def test_of_a_skimmed_batch_the_wanted_keys_and_the_beginnings_of_their_values_are_left(
+    rows: list[Record], codec: str, more: set[bytes | None], value_bytes_max: int
+) -> None:
+    wanted = {rows[0].key, *more}
+    encoded = encode_batch(rows, make_compressor(codec))
+    found = skim_batch(seal(encoded) + encoded.payload, wanted.__contains__, value_bytes_max=value_bytes_max)
+    assert list(found) == [
+        Skimmed(offset, row.key, row.value if row.value is None else row.value[:value_bytes_max])
+        for offset, row in enumerate(rows)
+        if row.key in wanted
+    ]
+
+
 @given(st.lists(records, min_size=1, max_size=4), st.data())
 def test_a_record_set_cut_anywhere_gives_its_whole_batches(rows: list[Record], data: st.DataObject) -> None:
     encoded = encode_batch(rows, make_compressor("none"))
@@ -172,5 +187,10 @@ def test_a_batch_of_garbage_with_a_right_checksum_is_refused_with_a_protocol_err
     batch = sealed[:17] + crc32c(bytes(checked) + payload).to_bytes(4, "big") + checked + payload
     try:
         assert len(decode_batch(batch, records_bytes_max=BYTES_MAX).records) == count
+    except RemoteProtocolError as error:
+        assert str(error)
+    try:
+        found = skim_batch(batch, lambda _: True, value_bytes_max=10, records_bytes_max=BYTES_MAX)
+        assert len(list(found)) <= max(count, 0)
     except RemoteProtocolError as error:
         assert str(error)

@@ -12,12 +12,17 @@ from tests.support.commanding import Sink
 RUN = "a" * 16
 
 
-def put(sink: Sink, key: str | bytes, value: bytes | None) -> None:
-    """In a transaction, so that it is read."""
-    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
+def put(sink: Sink, key: str | bytes, value: bytes | None, count: int = 1) -> None:
+    """In a transaction, so that it is read. `count`: as many of them, in one batch."""
+    packed = {"compression.type": "gzip", "message.max.bytes": 20_000_000, "linger.ms": 5_000}
+    one_batch = {"batch.size": 20_000_000, "batch.num.messages": count}
+    producer = ConfluentProducer(
+        {"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign", **packed, **one_batch}
+    )
     producer.init_transactions(20)
     producer.begin_transaction()
-    producer.produce(sink.ledger_topic, key=key, value=value)
+    for _ in range(count):
+        producer.produce(sink.ledger_topic, key=key, value=value)
     producer.commit_transaction(20)
 
 

@@ -3,6 +3,7 @@ read a topic once. Leaders that move are found again; no answer in time is an er
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,9 +13,13 @@ from kafka_sink.commit.log_scan import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
+    RawBatch,
+    committed_batches,
     committed_records,
+    end_of_batches,
     fetch_body,
     offsets_body,
+    only_partition,
     read_fetch_answer,
     read_offset_answer,
 )
@@ -44,19 +49,21 @@ class PartitionReader:
     def newest(self, count: int, end: int) -> list[tuple[int, Record]]:
         """The last `count` records below `end`; fewer, if the others are further back than is looked."""
         start = self._offset(EARLIEST)
-        found: list[tuple[int, Record]] = []
+        found = deque[tuple[int, Record]](maxlen=count)
         for window in WINDOWS:
             begin = max(start, end - window)
-            found = [each for records, _ in self.read(begin, end) for each in records]
-            if len(found) >= count or begin == start:
+            found.clear()
+            for records, _ in self.read(begin, end):
+                found += records
+            if len(found) == count or begin == start:
                 break
-        return found[-count:]
+        return list(found)
 
     def read(self, offset: int, end: int) -> Iterator[tuple[list[tuple[int, Record]], int]]:
-        """Records below `end`, fetch by fetch, each with the next offset to fetch."""
+        """Records below `end`, as many as an answer has and memory should hold, with the next offset to fetch."""
         is_there = False
         while offset < end:
-            records, next_offset = self._fetch(offset, is_there=is_there)
+            records, next_offset = committed_records(*self._fetch(offset, is_there=is_there), offset)
             if next_offset > offset:
                 yield [each for each in records if each[0] < end], min(next_offset, end)
                 offset, is_there = next_offset, False
@@ -68,26 +75,34 @@ class PartitionReader:
                 # Records that are there must not be skipped: this leader may be behind, too.
                 is_there = True
 
-    def _fetch(self, offset: int, *, is_there: bool) -> tuple[list[tuple[int, Record]], int]:
-        """Records, and the next offset: the same one if it is out of range. `is_there`: then it is asked for again."""
+    def first_batches(self, offset: int, end: int) -> Iterator[RawBatch]:
+        """Those below `end` that readers see, not decoded, from the first answer that has any."""
+        while offset < end:
+            records, aborted = self._fetch(offset, is_there=True)
+            found = list(committed_batches(records, aborted))
+            yield from found
+            offset = end if found else end_of_batches(records, offset)
 
-        def read_records(body: Mapping[str, Any]) -> tuple[list[tuple[int, Record]], int]:
-            (partition,) = (each for topic in body["responses"] for each in topic["partitions"])
-            return committed_records(bytes(partition["records"] or b""), partition["aborted_transactions"], offset)
+    def _fetch(self, offset: int, *, is_there: bool) -> tuple[bytes, Any]:
+        """Whole batches with the aborted transactions among them; none if the offset is out of range. `is_there`: then
+        it is asked for again."""
 
         def lacks(bodies: Bodies) -> KafkaSinkError | None:
-            error_code = read_fetch_answer(bodies[0]).error_code
-            if driver_outcome(FETCH, error_code) is DriverOutcome.OUT_OF_RANGE:
-                return self._trouble(FETCH, error_code, offset) if is_there else None
+            answer = read_fetch_answer(bodies[0])
+            if driver_outcome(FETCH, answer.error_code) is DriverOutcome.OUT_OF_RANGE:
+                return self._trouble(FETCH, answer.error_code, offset) if is_there else None
             # A leader without the records is behind the one that returned the end.
-            is_behind = not error_code and read_records(bodies[0])[1] == offset
-            return self._trouble(FETCH, 0) if is_behind else self._trouble_of(FETCH, error_code)
+            is_behind = not answer.error_code and end_of_batches(answer.records, offset) == offset
+            return self._trouble(FETCH, 0) if is_behind else self._trouble_of(FETCH, answer.error_code)
 
         body = self._ask(
             FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED), lacks,
             version_max=FETCH.last_by_name, find_again=is_there,
         )  # fmt: skip
-        return ([], offset) if read_fetch_answer(body).error_code else read_records(body)
+        answer = read_fetch_answer(body)
+        if answer.error_code:
+            return b"", None
+        return answer.records, only_partition(body["responses"])["aborted_transactions"]
 
     def _offset(self, timestamp: int) -> int:
         body = self._ask(

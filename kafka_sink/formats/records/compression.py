@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafka_sink.errors import ConfigError, RemoteProtocolError
@@ -64,15 +64,21 @@ def make_compressor(codec_name: str, level: int | None = None) -> Compressor:
 
 
 def decompress(codec_id: int, data: Data, *, bytes_max: int) -> bytes:
+    return b"".join(decompressed_parts(codec_id, data, bytes_max=bytes_max))
+
+
+def decompressed_parts(codec_id: int, data: Data, *, bytes_max: int) -> Iterator[bytes]:
+    """The content in pieces, for those who need not hold all of it."""
     if codec_id == NONE:
         if len(data) > bytes_max:
             raise _too_large_error("uncompressed", bytes_max)
-        return bytes(data)
-    if codec_id == SNAPPY:
-        return _read_snappy(data, bytes_max)
-    if codec_id not in CODEC_NAMES:
+        yield bytes(data)
+    elif codec_id == SNAPPY:
+        yield from _snappy_parts(data, bytes_max)
+    elif codec_id in CODEC_NAMES:
+        yield from _stream_parts(CODEC_NAMES[codec_id], data, bytes_max)
+    else:
         raise RemoteProtocolError(f"compression codec {codec_id} is unknown")
-    return _read_stream(CODEC_NAMES[codec_id], data, bytes_max)
 
 
 # ---- compressing -----------------------------------------------------------------------------------------------
@@ -170,35 +176,35 @@ def _broken_error(codec_name: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{codec_name} data is broken: {reason}")
 
 
-def _read_stream(codec_name: str, data: Data, bytes_max: int) -> bytes:
+def _stream_parts(codec_name: str, data: Data, bytes_max: int) -> Iterator[bytes]:
     """Frames until the input ends. Requests one byte more than allowed, so no more than that is ever decompressed."""
     import pyarrow as pa
 
     if not data:
         raise _broken_error(codec_name, "truncated")
-    content = bytearray()
+    room = bytes_max
     try:
         stream = pa.CompressedInputStream(pa.BufferReader(data), codec_name)
         # A read reserves what it asks for, and the limit may be far above the content.
-        while len(content) <= bytes_max and (part := stream.read(min(READ_BYTES, bytes_max + 1 - len(content)))):
-            content += part
+        while part := stream.read(min(READ_BYTES, room + 1)):
+            room -= len(part)
+            if room < 0:
+                raise _too_large_error(codec_name, bytes_max)
+            yield part
     except (OSError, NotImplementedError):  # the latter: this build of pyarrow lacks the codec
         raise _broken_error(codec_name, "not decodable") from None
-    if len(content) > bytes_max:
-        raise _too_large_error(codec_name, bytes_max)
-    return bytes(content)
 
 
-def _read_snappy(data: Data, bytes_max: int) -> bytes:
+def _snappy_parts(data: Data, bytes_max: int) -> Iterator[bytes]:
     """Snappy has its uncompressed length first, so a bomb is rejected before anything is allocated for it."""
     codec = _arrow_codec("snappy")
     view = memoryview(bytes(data))
     if view[:XERIAL_MAGIC_BYTES] != XERIAL_HEADER[:XERIAL_MAGIC_BYTES]:
         # Clients other than Java write one raw block; Java reads that too.
-        return _read_snappy_block(codec, view, bytes_max)
+        yield _read_snappy_block(codec, view, bytes_max)
+        return
     if len(view) < len(XERIAL_HEADER):
         raise _broken_error("snappy", "truncated")
-    parts: list[bytes] = []
     room = bytes_max
     position = len(XERIAL_HEADER)
     while position < len(view):
@@ -207,10 +213,9 @@ def _read_snappy(data: Data, bytes_max: int) -> bytes:
         if block_bytes > len(view) - position:
             raise _broken_error("snappy", "truncated")
         part = _read_snappy_block(codec, view[position : position + block_bytes], room)
-        parts.append(part)
+        yield part
         room -= len(part)
         position += block_bytes
-    return b"".join(parts)
 
 
 def _read_snappy_block(codec: pa.Codec, block: memoryview, room: int) -> bytes:

@@ -10,6 +10,7 @@ its input (or the given limit after decompression) allows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records import batch as layout
@@ -25,6 +26,9 @@ _NAME_ERRORS = "surrogateescape"
 # 200 bytes of memory, however few it has.
 RECORDS_BYTES_MAX = 128 * 1024 * 1024
 RECORDS_MAX = 1_000_000
+# Of all records of a batch. A header takes two bytes in it, and a hundred of memory.
+HEADERS_MAX = 2_000_000
+INT32_MAX = 2**31 - 1
 
 
 @frozen
@@ -180,8 +184,10 @@ class Reader:
         size = self.read_varint(32)
         return None if size == -1 else self.take(size)
 
-    def read_headers(self) -> Headers:
+    def read_headers(self, headers_max: int) -> Headers:
         count = self.read_varint(32)
+        if count > headers_max:
+            raise RemoteProtocolError(f"record names {count} headers, and at most {headers_max} more are read")
         # Each header takes two bytes at least.
         if not 0 <= count <= self.remaining // 2:
             raise RemoteProtocolError(f"record names {count} headers in {self.remaining} bytes")
@@ -192,18 +198,23 @@ class Reader:
         return tuple(headers)
 
 
-def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[tuple[int, Record]]:
+def decode_records(
+    content: bytes, count: int, base_timestamp_ms: int, headers_max: int = INT32_MAX
+) -> list[tuple[int, Record]]:
     """The uncompressed records section as (offset delta, record)."""
     if not 0 <= count <= len(content) // layout.RECORD_BYTES_MIN:
         raise RemoteProtocolError(f"batch names {count} records in {len(content)} bytes")
     section = Reader(content)
+    headers_left = headers_max
     decoded = []
     for _ in range(count):
         reader = Reader(section.take(section.read_varint(32)))
         reader.take(1)  # attributes: unused
         timestamp_ms = base_timestamp_ms + reader.read_varint(64)
         offset_delta = reader.read_varint(32)
-        record = Record(timestamp_ms, reader.read_nullable(), reader.read_nullable(), reader.read_headers())
+        key, value, headers = reader.read_nullable(), reader.read_nullable(), reader.read_headers(headers_left)
+        record = Record(timestamp_ms, key, value, headers)
+        headers_left -= len(headers)
         if reader.remaining:
             raise RemoteProtocolError(f"record is followed by {reader.remaining} bytes that belong to nothing")
         decoded.append((offset_delta, record))
@@ -216,6 +227,40 @@ def decode_batch(
     data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX, records_max: int = RECORDS_MAX
 ) -> DecodedBatch:
     """Exactly one whole batch with its header."""
+    header = read_header(data, records_max)
+    codec = header.attributes & layout.CODEC_MASK
+    content = decompress(codec, memoryview(data)[layout.HEADER_BYTES :], bytes_max=records_bytes_max)
+    decoded = decode_records(content, header.record_count, header.base_timestamp_ms, HEADERS_MAX)
+    return DecodedBatch(
+        base_offset=header.base_offset,
+        codec=codec,
+        is_transactional=bool(header.attributes & layout.TRANSACTIONAL_BIT),
+        is_control=bool(header.attributes & layout.CONTROL_BIT),
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp_ms=header.base_timestamp_ms,
+        max_timestamp_ms=header.max_timestamp_ms,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        offsets=tuple(header.base_offset + offset_delta for offset_delta, _ in decoded),
+        records=tuple(record for _, record in decoded),
+    )
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+def read_header(data: bytes, records_max: int) -> BatchHeader:
+    """Of one whole batch, whose checksum is compared."""
     if len(data) < layout.HEADER_BYTES:
         raise RemoteProtocolError(f"batch of {len(data)} bytes is shorter than its header")
     base_offset, length, _, magic, checksum = layout.PREFIX.unpack_from(data)
@@ -225,28 +270,10 @@ def decode_batch(
         raise RemoteProtocolError(f"batch names a length of {length} in {len(data)} bytes")
     if crc32c(memoryview(data)[layout.PREFIX.size :]) != checksum:
         raise RemoteProtocolError("batch has a wrong checksum")
-    checked = layout.CHECKED.unpack_from(data, layout.PREFIX.size)
-    attributes, last_offset_delta, base_timestamp_ms, max_timestamp_ms = checked[:4]
-    producer_id, producer_epoch, base_sequence, count = checked[4:]
-    if count > records_max:
-        raise RemoteProtocolError(f"batch names {count} records, and at most {records_max} are read")
-    codec = attributes & layout.CODEC_MASK
-    content = decompress(codec, memoryview(data)[layout.HEADER_BYTES :], bytes_max=records_bytes_max)
-    decoded = decode_records(content, count, base_timestamp_ms)
-    return DecodedBatch(
-        base_offset=base_offset,
-        codec=codec,
-        is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
-        is_control=bool(attributes & layout.CONTROL_BIT),
-        last_offset_delta=last_offset_delta,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max_timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        offsets=tuple(base_offset + offset_delta for offset_delta, _ in decoded),
-        records=tuple(record for _, record in decoded),
-    )
+    header = BatchHeader(base_offset, *layout.CHECKED.unpack_from(data, layout.PREFIX.size))
+    if header.record_count > records_max:
+        raise RemoteProtocolError(f"batch names {header.record_count} records, and at most {records_max} are read")
+    return header
 
 
 # ---- splitting -------------------------------------------------------------------------------------------------

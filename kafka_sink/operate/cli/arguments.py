@@ -189,7 +189,9 @@ def _add_recover(commands: Commands) -> None:
         run="kafka_sink.operate.cli.write_commands:recover",
     )
     names = _add_sink_options(command, is_required=True)
-    names.add_argument("--all", action="store_true", help="all open decisions, in every ledger of the cluster")
+    names.add_argument(
+        "--all", action="store_true", help="all open decisions, in the default ledger and in --ledger-topic"
+    )
     _add_yes_option(command)
 
 

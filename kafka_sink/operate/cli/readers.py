@@ -132,7 +132,12 @@ def readers(session: ReadersSession, given: argparse.Namespace) -> Report:
          reader_word(each, facts, has_group=given.group is not None))
         for each in told
     ]  # fmt: skip
-    lines = [*table(_TITLES, rows), *finding_lines(found, session.brokers), *facts.notes, *facts.limits]
+    lines = [
+        *table(_TITLES, rows),
+        *finding_lines(found, session.brokers, session.cluster.named),
+        *facts.notes,
+        *facts.limits,
+    ]
     return Report(exit_code_of(facts, found), content, lines)
 
 

@@ -1,7 +1,10 @@
-"""`pykafka-sink recover --all`: finishes every open decision in every ledger of the cluster.
+"""`pykafka-sink recover --all`: finishes every open decision in the default ledger and in the one that is named.
 
 One after the other: a line of decisions whose batch is lost, or that cannot be finished now, does not keep the others
 from being finished.
+
+Other ledgers are found by what is in them, so whoever may write to any topic could name the transactions of a sink
+there: of those the command only tells.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
 from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.operate.cli.read_commands import next_step, unreadable_lines
@@ -26,7 +30,9 @@ def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     named = [] if sink.ledger_topic == DEFAULT_LEDGER else [sink.ledger_topic]
     cluster = ClusterLook(sink.client, sink.commands.brokers, named, given.timeout * 1000)
     topics, notes = cluster.find_ledgers()
-    ledgers = [cluster.read_ledger(topic) for topic in topics]
+    read_ledgers = [cluster.read_ledger(topic) for topic in topics]
+    ledgers = [each for each in read_ledgers if each.topic in (DEFAULT_LEDGER, *named)]
+    notes += filter(None, [_left_text(each, cluster.brokers) for each in read_ledgers if each not in ledgers])
     lost = [text for ledger in ledgers for text in _lost_texts(sink, ledger)]
     found = [(ledger.topic, record) for ledger in ledgers for record in _open_decisions(sink, ledger, notes)]
     if found and sys.stdin.isatty():
@@ -43,6 +49,19 @@ def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     codes = {OPEN} if lost else set()
     codes |= {OPEN if each["error"] in ("CommitLost", "CommitPending") else REFUSED for each in failed}
     return Report(max([*codes, REFUSED if notes else DONE]), content, [*lines, *lost, *notes])
+
+
+def _left_text(ledger: LedgerFacts, brokers: BrokerArguments) -> str:
+    """Empty if nothing is to be done there."""
+    count = sum(each.record is None or each.record.kind in (Kind.INTENT, Kind.STUCK) for each in ledger.listed)
+    if ledger.problem or not count:
+        return ledger.problem
+    commands = CommandTexts(brokers, ledger.topic)
+    return (
+        f"{ledger.topic} looks like a ledger with open decisions ({count}), and whoever may write there could make it "
+        f"look so: nothing was done about them. If a sink's ledger.topic is {ledger.topic}, "
+        f"`{commands.recover_all()}` finishes them{commands.hint}"
+    )
 
 
 def _lost_texts(sink: SinkClient, ledger: LedgerFacts) -> list[str]:

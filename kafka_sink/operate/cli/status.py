@@ -125,18 +125,30 @@ def status_lines(
 
 
 def finding_lines(found: list[Finding], brokers: BrokerArguments, named: Sequence[str] = ()) -> list[str]:
-    """Each command has a line of its own, so that it can be copied. `named`: ledgers that may not be found again."""
+    """Each command has a line of its own, so that it can be copied. `named`: ledgers that the operator knows."""
     lines: list[str] = []
     for each in found:
         lines += ["", f"{WORDS[each.severity].upper()}: {each.text}{':' if each.commands else '.'}"]
         lines += [f"    {command}" for command in each.commands]
     recoverable = [each for each in found if each.trouble in (Trouble.OPEN, Trouble.OVERDUE)]
     if len(recoverable) > 1:
-        ledgers = sorted({each.ledger_topic for each in recoverable}.intersection(named)) or [DEFAULT_LEDGER]
-        of_ledgers = [CommandTexts(brokers, topic) for topic in ledgers]
+        ledgers = {each.ledger_topic for each in recoverable}
+        # Each of these commands is also about the default one.
+        of_ledgers = [CommandTexts(brokers, topic) for topic in sorted(ledgers - {DEFAULT_LEDGER}) or [DEFAULT_LEDGER]]
         lines += ["", "All open decisions of the cluster at once:"]
         lines += [f"    {commands.recover_all()}" for commands in of_ledgers]
+    lines += _trust_lines({each.ledger_topic for each in found if each.commands} - {DEFAULT_LEDGER, *named})
     return [*lines, "", brokers.hint] if brokers.hint and found else lines
+
+
+def _trust_lines(topics: set[str]) -> list[str]:
+    if not topics:
+        return []
+    text = (
+        f"Known as a ledger only by its content, which whoever may write there decides: {', '.join(sorted(topics))}. "
+        "Run a command that names it if it is the ledger.topic of a sink of yours."
+    )
+    return ["", text]
 
 
 def _summary(facts: ClusterFacts, found: list[Finding]) -> str:

@@ -129,8 +129,8 @@ Transactions stay open for at most their transaction.timeout.ms. After that the 
 use `resolve` then.
 
 The command shows open decisions first. On a terminal it asks for confirmation, unless --yes is given. It never asks in
-a script, because a decided batch must be completed. --all does this for every open decision in every ledger of the
-cluster, one after the other.
+a script, because a decided batch must be completed. --all does this for every open decision in the default ledger and
+in the one that --ledger-topic names, one after the other. Of other topics that look like ledgers it only tells.
 
 examples:
   pykafka-sink recover --bootstrap-server localhost:9092 --checkpoint hdfs://nn/checkpoints/orders

@@ -10,7 +10,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kafka_sink.commit.admin.client import Client
@@ -25,11 +27,13 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds, list_body
+from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.open_decisions import judge_open
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.commits import NO_LEDGER
+from kafka_sink.formats.records.skim import skim_batch
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.kafka.client.outcome import describe_answer
@@ -45,6 +49,9 @@ CONFIGS_AT_ONCE = 1_000
 # A coordinator that is away must not hold up what the ledgers say.
 DESCRIBE_LIMIT_MS = 5_000
 BETWEEN_LOOKS_S = 1.0
+# How much is read of a topic, of which nothing is known, to see whether it is a ledger. Those of a sink have one record
+# in each batch; copies and the progress of replays have other ones, perhaps first.
+RECOGNISED_BATCHES, RECOGNISED_RECORDS_MAX, RECOGNISED_BYTES_MAX = 100, 1_000, 1024 * 1024
 NOT_LISTED = "these brokers do not list transactions (Kafka before 3.0): only ledgers and offsets were looked at"
 
 
@@ -153,9 +160,7 @@ class ClusterLook:
         """A topic that this principal may not read is none that it could tell anything about."""
         reader = PartitionReader(self.client, topic, 0, self._patience_ms)
         try:
-            for records, _ in reader.read(*reader.extent()):
-                if records:
-                    return any((record.value or b"").startswith(VALUE_BEGINS) for _, record in records)
+            return any(map(_has_decisions, islice(reader.first_batches(*reader.extent()), RECOGNISED_BATCHES)))
         except KafkaSinkError as error:
             if not (isinstance(error, BrokerError) and error.code == TOPIC_AUTHORIZATION_FAILED):
                 notes.append(_unknown_text(topic, error))
@@ -310,6 +315,17 @@ class ClusterLook:
             max_ms = number_of(self.client.broker_configs([MAX_TIMEOUT]), MAX_TIMEOUT) or max_ms
         self._limits += _unlisted_limit([one for one in unlisted if one.since_ms < facts.at_ms], max_ms)
         return replace(facts, hanging=hanging, unlisted=unlisted, transaction_max_ms=max_ms)
+
+
+def _has_decisions(batch: RawBatch) -> bool:
+    """Anybody may have written it. Of a decision that is far larger the value begins below the limit, too."""
+    with suppress(RemoteProtocolError):
+        found = skim_batch(
+            batch.content, lambda _: True, value_bytes_max=len(VALUE_BEGINS),
+            records_bytes_max=max(RECOGNISED_BYTES_MAX, len(batch.content)), records_max=RECOGNISED_RECORDS_MAX,
+        )  # fmt: skip
+        return any(each.value == VALUE_BEGINS for each in found)
+    return False
 
 
 def _unknown_text(topic: str, error: KafkaSinkError) -> str:

@@ -8,11 +8,12 @@ import tracemalloc
 import pytest
 from crc32c import crc32c
 
-from kafka_sink.commit.log_scan import committed_records, raw_batches
+from kafka_sink.commit.log_scan import raw_batches
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records.batch import EncodedBatch, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch, encode_varint, split
+from kafka_sink.formats.records.skim import skim_batch
 
 ROWS = [Record(1000 + number, b"k", b"v" * number, (("h", None),)) for number in range(20)]
 
@@ -75,7 +76,7 @@ def test_broken_batch_is_refused_with_its_reason(batch: bytes, text: str) -> Non
 def test_record_set_is_read_batch_by_batch_without_the_part_cut_off() -> None:
     one = sealed(encode_batch(ROWS, make_compressor("gzip")))
     found = list(raw_batches(one + one + one[:-1]))
-    assert [len(batch.decode().records) for batch in found] == [20, 20]
+    assert [len(decode_batch(batch.content).records) for batch in found] == [20, 20]
     assert list(raw_batches(b"")) == list(raw_batches(one[:30])) == []
     with pytest.raises(RemoteProtocolError, match="names a length of 0"):
         list(raw_batches(b"\x00" * 16 + b"\x02" + b"\x00" * 60))
@@ -147,29 +148,24 @@ def gunzip(part: EncodedBatch) -> bytes:
     return gzip.decompress(part.payload)
 
 
-@pytest.mark.parametrize(
-    ("rows", "codec", "said"),
-    [
-        ([Record(0, None, b"0" * 2**25)], "zstd", "holds more than the allowed 9437184 bytes"),
-        ([Record(0, None, None)] * 10_001, "zstd", "names 10001 records, and at most 10000 are read"),
-    ],
-)
-def test_a_small_batch_of_the_ledger_does_not_become_a_large_one_in_memory(
-    rows: list[Record], codec: str, said: str
-) -> None:
-    (raw,) = raw_batches(sealed(encode_batch(rows, make_compressor(codec))))
-    assert len(raw.content) < 10_000
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_what_is_not_wanted_of_a_batch_is_passed_over_and_never_held(codec: str) -> None:
+    rows = [Record(0, b"a", b"0" * 2**25), Record(0, b"b", b"wanted"), *[Record(0, None, None)] * 10_001]
+    rows += [Record(0, b"b", b"1" * 2**25, (("name", b"2" * 2**20),)), Record(0, b"b" * 65_537, b"too long a key")]
+    batch = sealed(encode_batch(rows, make_compressor(codec)))
     tracemalloc.start()
     try:
-        with pytest.raises(RemoteProtocolError, match=said):
-            raw.decode()
-        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+        found = list(skim_batch(batch, lambda key: (key or b"").startswith(b"b"), value_bytes_max=10))
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**20 + len(batch)
     finally:
         tracemalloc.stop()
-    # Elsewhere, as in a topic of dead letters, it is an ordinary batch.
-    assert len(committed_records(raw.content, None, 0)[0]) == len(rows)
-    (other,) = raw_batches(sealed(encode_batch([Record(0, b"k", b"v" * 2**23)], make_compressor(codec))))
-    assert len(other.decode().records) == 1
+    assert found == [(1, b"b", b"wanted"), (10_003, b"b", b"1" * 10)]
+
+
+def test_a_batch_is_not_skimmed_beyond_a_limit() -> None:
+    batch = sealed(encode_batch([Record(0, b"a", b"0" * 2**27)], make_compressor("zstd")))
+    with pytest.raises(RemoteProtocolError, match="holds more than the allowed 134217728 bytes"):
+        list(skim_batch(batch, lambda _: False, value_bytes_max=10))
 
 
 def test_more_records_than_memory_should_hold_are_refused_before_they_are_decoded() -> None:
