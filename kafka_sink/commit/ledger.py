@@ -162,7 +162,7 @@ class LedgerState:
 
     `closed` are keys of batch writes without a label that are done: nobody asks for them again, so nothing is kept.
     `others`: open decisions of such writes, by any driver. `elsewhere`: other names under which the ledger has records
-    of this stream.
+    of this stream. `chunks`: labels of chunks of the export of this line.
     """
 
     sink_id: str
@@ -178,6 +178,7 @@ class LedgerState:
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
     elsewhere: tuple[str, ...] = ()
+    chunks: tuple[str, ...] = ()
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
         key = ledger_key(record.sink_id, record.key)

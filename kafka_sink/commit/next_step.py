@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafka_sink.commit import messages
+from kafka_sink.commit.division import division_of
 from kafka_sink.commit.ledger import (
     OTHER_COUNTS,
     Kind,
@@ -140,6 +141,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
+    begun = [each for each in map(division_of, ledger.chunks) if each and each.batch_id == batch.key.batch_id]
+    if begun:
+        return _fail(messages.divided_error(batch, begun[0], begun.count(begun[0])))
     if newest is None and ledger.elsewhere and not settings.accept_unknown_sink:
         return _fail(messages.other_name_error(batch, ledger.elsewhere, settings.ledger_topic))
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
