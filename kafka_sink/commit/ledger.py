@@ -173,7 +173,7 @@ class LedgerState:
 
     `closed` are keys of batch writes without a label that are done: nobody asks for them again, so nothing is kept.
     `others`: open decisions of such writes, by any driver. `elsewhere`: other names under which the ledger has records
-    of this stream, the one with the latest batch first.
+    of this stream, the one with the latest batch first. `chunks`: labels of chunks of the export of this line.
     """
 
     sink_id: str
@@ -189,6 +189,7 @@ class LedgerState:
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
     elsewhere: tuple[OtherName, ...] = ()
+    chunks: tuple[str, ...] = ()
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
         key = ledger_key(record.sink_id, record.key)

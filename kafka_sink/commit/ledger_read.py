@@ -42,7 +42,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafka_sink.commit.commit_step import CommitStep
-from kafka_sink.commit.identity import Line, belongs_to
+from kafka_sink.commit.division import division_of
+from kafka_sink.commit.identity import Line, belongs_to, code_of_label
 from kafka_sink.commit.ledger import (
     Kind,
     LedgerRecord,
@@ -399,6 +400,7 @@ class LedgerRead(CommitStep):
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
         others = tuple(self._open_elsewhere(found)) if self._is_planning else ()
         key_count = sum(key.partition("/")[0] == self._sink_id for key in found)
+        chunks = tuple(self._chunks_of_line(found)) if self._code else ()
         found = {key: newest for key, newest in found.items() if self._is_of_line(key)}
         unmarked = {key: listed for key, listed in unmarked.items() if self._is_of_line(key)}
         ended = self._ended_keys() if self._is_of_name else ()
@@ -432,7 +434,16 @@ class LedgerRead(CommitStep):
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
             elsewhere=self._elsewhere,
+            chunks=chunks,
         )
+
+    def _chunks_of_line(self, found: Newest) -> Iterator[str]:
+        """Each chunk is a line of its own. But the whole must not be written beside them."""
+        for key in sorted(found):
+            sink_id, _, label = key.partition("/")
+            division = division_of(label) if sink_id == self._sink_id else None
+            if division is not None and code_of_label(division.batch_id) == self._code:
+                yield label
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
         """Open decisions of batch writes without a label. One that cannot be read stops no other write."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.command_texts import CommandTexts
+from kafka_sink.commit.division import Division
 from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
@@ -130,6 +131,25 @@ def other_rows_error(record: LedgerRecord, batch: LedgerRecord, how: str, *, is_
         "goes on with what was delivered"
     )
     return CommitAborted(text, commits.OTHER_ROWS, **_facts(batch))
+
+
+def divided_error(batch: LedgerRecord, begun: Division, count: int) -> CommitAborted:
+    """An export in one piece of which `count` chunks are in the ledger."""
+    text = (
+        f"{_batch(batch)} was begun with chunks={begun.chunks}, by={begun.by!r}: {count} of these chunks are "
+        "delivered, or decided. In one piece their rows would be written again. Nothing was written this time, and "
+        "what was delivered is untouched. Go on with kafka_sink.write_in_chunks(frame, options, "
+        f"chunks={begun.chunks}, by={begun.by!r}); or choose another batch.id, which writes all rows, also those that "
+        "are delivered"
+    )
+    return CommitAborted(text, commits.OTHER_CHUNKS, **_facts(batch))
+
+
+def unreadable_export_error(commands: CommandTexts, sink_id: str, batch_id: str, problem: str) -> CommitAborted:
+    """The record that says whether an export was written in one piece."""
+    reason = complete_reason(commands, sink_id, problem, commits.LEDGER_UNREADABLE)
+    text = f"what the ledger says of export {batch_id!r} cannot be read: {reason}. Nothing was written"
+    return CommitAborted(text, commits.LEDGER_UNREADABLE, sink_id=sink_id, batch_id=batch_id)
 
 
 def dropped_rows_text(record: LedgerRecord, batch: LedgerRecord, how: str) -> str:

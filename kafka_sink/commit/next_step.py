@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kafka_sink.commit import messages
+from kafka_sink.commit.division import division_of
 from kafka_sink.commit.ledger import (
     OTHER_COUNTS,
     Kind,
@@ -146,6 +147,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
+    begun = [each for each in map(division_of, ledger.chunks) if each and each.batch_id == batch.key.batch_id]
+    if begun:
+        return _fail(messages.divided_error(batch, begun[0], begun.count(begun[0])))
     names_ahead = [other.name for other in ledger.elsewhere if _is_ahead(other, newest)]
     if names_ahead and not settings.accept_unknown_sink:
         return _fail(messages.other_name_error(batch, names_ahead, newest, settings.ledger_topic))

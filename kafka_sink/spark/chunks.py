@@ -12,19 +12,20 @@ chunks of the same size only for evenly spread values. Types whose text depends 
 point, decimals with a scale) are refused; a timestamp counts by its second since 1970, not by a text in a time zone.
 
 Number of chunks and column are in the label. So a delivered chunk says how the export was divided, and a run that would
-divide it in another way is refused. Two runs at the same time that divide it differently see each other as soon as one
-has delivered a chunk, and not before: an export needs one caller.
+divide it in another way is refused, as is one after the export was written in one piece. (A write in one piece after
+chunks is refused by its commit, which finds them in the ledger.) Two runs at the same time that divide it differently
+see each other as soon as one has delivered a chunk, and not before: an export needs one caller.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
     BinaryType,
@@ -42,8 +43,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafka_sink.commit.division import OF_CHUNK, Division, division_of
 from kafka_sink.commit.ledger import Kind, LedgerRecord
-from kafka_sink.commit.messages import lost_error
+from kafka_sink.commit.messages import lost_error, unreadable_export_error
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import OTHER_CHUNKS
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT
@@ -63,7 +65,6 @@ BATCH_ID, QUERY_ID = "batch.id", "query.id"
 NEEDS_LEDGER = (
     "an export in chunks needs delivery.guarantee=exactly-once: only a ledger can tell which chunks are delivered"
 )
-_OF_CHUNK = re.compile(r"(?P<number>[1-9][0-9]*)-of-(?P<chunks>[1-9][0-9]*)-by-(?P<by>.+)", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
 _BY_TEXT = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampNTZType)
 # What Spark's jobs take over from the thread that starts them: how they are named, queued and cancelled.
@@ -108,21 +109,6 @@ class ExportSummary:
     def skipped(self) -> int:
         """How many chunks earlier runs had delivered."""
         return sum(chunk.is_skipped for chunk in self.chunks)
-
-
-class Division(NamedTuple):
-    """How an export is divided."""
-
-    batch_id: str
-    chunks: int
-    by: str
-
-    def label(self, number: int) -> str:
-        return f"{self.batch_id}/{number}-of-{self.chunks}-by-{self.by}"
-
-    @property
-    def labels(self) -> Iterator[str]:
-        return map(self.label, range(1, self.chunks + 1))
 
 
 def write_in_chunks(
@@ -171,7 +157,10 @@ class _Export:
                 assert first.sink_id is not None
                 with CLIENTS.value.borrow(first.options.producer) as client:
                     Driver(first.options, first.sink_id, key=record.key).finish(client)
-        return self._look(first) if any(record.kind is Kind.INTENT for record in found.values()) else found
+        if any(record.kind is Kind.INTENT for record in found.values()):
+            found = self._look(first)
+        check_division(self._division, found, _topics_of(first))
+        return found
 
     def _write_all(self, delivered: Mapping[str, LedgerRecord], parallel: int) -> Generator[ChunkSummary, None, None]:
         missing = []
@@ -195,7 +184,9 @@ class _Export:
 
     def _write(self, number: int) -> ChunkSummary:
         planned, label = self._plan(number), self._division.label(number)
-        record = self._look(planned).get(label)  # another run may have delivered it meanwhile
+        found = self._look(planned)  # another run may have delivered it meanwhile
+        check_division(self._division, found, _topics_of(planned))
+        record = found.get(label)
         if record is not None and _is_delivered(record):
             return ChunkSummary(number, label, record.row_count)
         summary = write_planned(self._frame.where(f"{self._chunk_of_row} = {number}"), planned)
@@ -208,46 +199,69 @@ class _Export:
         return planned
 
     def _look(self, planned: PlannedWrite) -> dict[str, LedgerRecord]:
-        """The decisions about this export, by their labels."""
+        """The decisions about this export, by their labels: of its chunks, and of the export in one piece."""
         assert planned.sink_id is not None
         driver = Driver(planned.options, planned.sink_id, key=planned.key)
         with CLIENTS.value.borrow(planned.options.producer) as client:
             listed, settings = driver.list_decisions(client)
-        begin = f"{planned.sink_id}/{self._division.batch_id}/"
-        # One that cannot be read stops the planning of its chunk.
-        found = {
-            str(each.record.key.batch_id): each.record
-            for each in listed
-            if each.record is not None
-            and each.ledger_key.startswith(begin)
-            and _OF_CHUNK.fullmatch(each.ledger_key.removeprefix(begin))
-        }
-        check_division(self._division, found)
+        whole, begin = self._division.batch_id, f"{planned.sink_id}/"
+        found: dict[str, LedgerRecord] = {}
+        for each in listed:
+            label = each.ledger_key.removeprefix(begin)
+            division = division_of(label)
+            if label == each.ledger_key or whole != (label if division is None else division.batch_id):
+                continue
+            if each.record is not None:
+                found[label] = each.record
+            elif division is None:  # one of a chunk stops the planning of that chunk
+                raise unreadable_export_error(settings.commands, planned.sink_id, whole, each.problem)
         for record in found.values():
             if record.kind is Kind.STUCK:
                 raise lost_error(settings.commands, record, record.outcomes)
         return found
 
 
-def check_division(division: Division, found: Mapping[str, LedgerRecord]) -> None:
-    """Refuses another number of chunks or another column than the export was begun with."""
-    begun = [
-        Division(division.batch_id, int(known["chunks"]), known["by"])
-        for label, record in sorted(found.items())
-        if (known := _OF_CHUNK.fullmatch(label.removeprefix(f"{division.batch_id}/")))
-        and record.kind is not Kind.REPLAY
-    ]
-    others = [each for each in begun if each != division]
-    if not others:
-        return
-    other = others[0]
-    raise ConfigError(
-        f"export {division.batch_id!r} was begun with chunks={other.chunks}, by={other.by!r}: {others.count(other)} of "
-        f"these chunks are delivered, or decided. With chunks={division.chunks}, by={division.by!r} each chunk has "
-        f"other rows, so rows would be missing or doubled. Nothing was written. Go on with chunks={other.chunks}, "
-        f"by={other.by!r}; or choose another batch.id, which writes all rows, also those that are delivered",
-        OTHER_CHUNKS,
-    )
+def check_division(division: Division, found: Mapping[str, LedgerRecord], topics: Collection[str]) -> None:
+    """Refuses to go on in another way than the export was begun: with another number of chunks, by another column, in
+    one piece, or in other topics than `topics` (empty: the rows name their own)."""
+    begun = {label: record for label, record in sorted(found.items()) if record.kind is not Kind.REPLAY}
+    whole = begun.pop(division.batch_id, None)
+    if whole is not None:
+        raise ConfigError(
+            f"export {division.batch_id!r} was written in one piece: {whole.row_count} rows to "
+            f"{', '.join(sorted(whole.topics)) or 'no topic'} are delivered, or decided. In chunks all of them would "
+            "be written again. Nothing was written. It needs nothing more; another batch.id writes all rows once more",
+            OTHER_CHUNKS,
+        )
+    others = [each for each in map(division_of, begun) if each is not None and each != division]
+    if others:
+        other = others[0]
+        raise ConfigError(
+            f"export {division.batch_id!r} was begun with chunks={other.chunks}, by={other.by!r}: "
+            f"{others.count(other)} of these chunks are delivered, or decided. With chunks={division.chunks}, "
+            f"by={division.by!r} each chunk has other rows, so rows would be missing or doubled. Nothing was written. "
+            f"Go on with chunks={other.chunks}, by={other.by!r}; or choose another batch.id, which writes all rows, "
+            "also those that are delivered",
+            OTHER_CHUNKS,
+        )
+    elsewhere = {label: record.topics.keys() - set(topics) for label, record in begun.items()} if topics else {}
+    strays = {label: names for label, names in elsewhere.items() if names}
+    if strays:
+        old = ", ".join(sorted({name for names in strays.values() for name in names}))
+        raise ConfigError(
+            f"export {division.batch_id!r} was begun with other topics: {len(strays)} of its chunks are delivered, or "
+            f"decided, with rows in {old}. With {', '.join(sorted(topics))} neither would have the whole export. "
+            "Nothing was written. Go on with the topics that it was begun with; or choose another batch.id, which "
+            "writes all rows, also those that are delivered",
+            OTHER_CHUNKS,
+        )
+
+
+def _topics_of(planned: PlannedWrite) -> Collection[str]:
+    """Empty: the rows name their topics."""
+    options = planned.options
+    named = () if options.topic is None else (options.topic, options.dead_letter_topic)
+    return [topic for topic in named if topic is not None]
 
 
 def chunk_of(schema: StructType, by: str, chunks: int) -> str:
@@ -292,7 +306,7 @@ def _divide(settings: Mapping[str, str], chunks: int, by: str) -> Division:
         raise ConfigError(NEEDS_LEDGER, OPTIONS_CONTRADICT)
     if QUERY_ID in given:
         raise ConfigError("query.id is for micro-batches: leave it out of an export in chunks", OPTIONS_CONTRADICT)
-    if _DIGITS.fullmatch(batch_id) or _OF_CHUNK.search(batch_id):
+    if _DIGITS.fullmatch(batch_id) or OF_CHUNK.search(batch_id):
         why = "is only a number" if _DIGITS.fullmatch(batch_id) else "is the name of a chunk"
         raise ConfigError(
             f"batch.id={batch_id} {why}: name the export, for example export-2026-11-21", OPTIONS_CONTRADICT

@@ -63,6 +63,6 @@ def limit_text(timeout_ms: int) -> str:
     return f"kafka.transaction.timeout.ms={timeout_ms} allows"
 
 
-def divide_text(chunks: str = "N") -> str:
+def divide_text(chunks: str = "N", write: str = "the write") -> str:
     call = f"kafka_sink.write_in_chunks(frame, options, chunks={chunks}, by=COLUMN)"
-    return f"Divide the write into chunks, or into more of them: {call} ({GUIDE})"
+    return f"Divide {write} into chunks, or into more of them: {call} ({GUIDE})"

@@ -107,9 +107,10 @@ class WriteWatch:
     def close_text(self, key: BatchKey) -> str | None:
         if self.open_ms is None or self.open_ms <= self._allowed_ms * CLOSE_SHARE:
             return None
+        next_one = "the next export, which has another batch.id,"  # this one must not be written again in chunks
         return (
             f"{key} is delivered, and took {_seconds(self.open_ms)} of the {_seconds(self._allowed_ms)} that it may "
-            f"take ({self._limit()}). A longer one is refused. {divide_text(self._chunks(self.open_ms))}"
+            f"take ({self._limit()}). A longer one is refused. {divide_text(self._chunks(self.open_ms), next_one)}"
         )
 
     def _look_until_over(self) -> None:

@@ -121,6 +121,63 @@ def test_another_number_of_chunks_or_another_column_is_refused_with_the_ones_to_
     assert values(kafka_4, topic_name) == sorted(all_values() * 2, key=repr)
 
 
+def test_an_export_that_was_written_in_one_piece_is_not_written_again_in_chunks(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    """A scheduler repeats the day with a script that has learnt to divide it."""
+    writable_topic(kafka_4, topic_name)
+    given = named(kafka_4, topic_name)
+    kafka_sink.write(numbers(spark), given)
+    with pytest.raises(kafka_sink.ConfigError, match=rf"PKS-6018 .*in one piece: {ROWS} rows to {topic_name}"):
+        kafka_sink.write_in_chunks(numbers(spark), given, chunks=3, by="key")
+    assert values(kafka_4, topic_name) == all_values()
+
+
+def test_an_export_that_a_dead_run_has_decided_in_one_piece_is_finished_and_not_written_in_chunks(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    sink = Sink(kafka_4.bootstrap_servers, topic_name, topic_name[-60:].lstrip("-"), f"ledger-{topic_name}"[:249])
+    sink.create()
+    key = BatchKey("", "day-1")
+    sink.decide_and_die(key)
+    given = named(kafka_4, topic_name, sink_id=sink.sink_id, ledger_topic=sink.ledger_topic)
+    with pytest.raises(kafka_sink.ConfigError, match=r"PKS-6018 .*was written in one piece"):
+        kafka_sink.write_in_chunks(numbers(spark), given, chunks=2, by="key")
+    assert open_transactions(kafka_4.bootstrap_servers, sink.sink_id) == []
+    assert values(kafka_4, topic_name) == sorted(rows(key, 0, 1))
+
+
+def test_an_export_that_was_begun_in_chunks_is_not_written_in_one_piece(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    given = named(kafka_4, topic_name)
+    kafka_sink.write_in_chunks(numbers(spark), given, chunks=3, by="key")
+    with pytest.raises(kafka_sink.CommitAborted, match=r"PKS-6018 .*was begun with chunks=3, by='key'"):
+        kafka_sink.write(numbers(spark), given)
+    assert values(kafka_4, topic_name) == all_values()
+    assert open_transactions(kafka_4.bootstrap_servers, given["sink.id"]) == []
+
+
+def test_an_export_goes_on_in_the_topic_that_it_was_begun_with(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    other = f"{topic_name}-2"
+    writable_topic(kafka_4, topic_name)
+    writable_topic(kafka_4, other)
+    given = named(kafka_4, topic_name)
+    kafka_sink.write_in_chunks(numbers(spark), given, chunks=3, by="key")
+    with pytest.raises(kafka_sink.ConfigError, match=rf"PKS-6018 .*other topics: 3 of .*with rows in {topic_name}\."):
+        kafka_sink.write_in_chunks(numbers(spark), {**given, "topic": other}, chunks=3, by="key")
+    assert values(kafka_4, other) == []
+    # A topic for dead letters may be added, and rows that name their topics have always been free.
+    letters = {**given, "record.errors": "dead-letter", "dead.letter.topic": other}
+    assert kafka_sink.write_in_chunks(numbers(spark), letters, chunks=3, by="key").skipped == 3
+    del given["topic"]
+    frame = numbers(spark).withColumn("topic", F.lit(other))
+    assert kafka_sink.write_in_chunks(frame, given, chunks=3, by="key").skipped == 3
+
+
 def test_a_chunk_that_a_dead_run_has_decided_is_finished_before_any_task_and_skipped(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
 ) -> None:

@@ -135,12 +135,13 @@ WRITE_TOO_LONG = ErrorEntry(
     page="guides/exports.md",
 )
 OTHER_CHUNKS = ErrorEntry(
-    "PKS-6018", "export was begun with other chunks",
-    "Chunks of this export are delivered, with another number of chunks or by another column. The rows of a chunk "
-    "follow from both, so with the new ones rows would be missing or doubled.",
-    "Go on with the number and column that the text names, or choose another batch.id to write all rows again.",
-    ("was begun with",),
-    data="Nothing was written. The chunks that are delivered stay.",
+    "PKS-6018", "export was begun in another way",
+    "Rows of this export are delivered: in chunks of another number or by another column, in one piece instead of in "
+    "chunks or the reverse, or to another topic. Going on in this way, rows would be missing, doubled, or in two "
+    "topics.",
+    "Go on in the way that the text names, or choose another batch.id to write all rows again.",
+    ("was begun with", "was written in one piece"),
+    data="Nothing was written. What is delivered stays.",
     page="guides/exports.md",
 )
 ROWS_LOST = ErrorEntry(

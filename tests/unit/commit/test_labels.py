@@ -68,6 +68,22 @@ def test_of_two_runs_of_one_export_one_delivers_and_the_other_ends_well_or_names
     assert sum(verdict.conclusion is Conclusion.DELIVERED for verdict in verdicts) == 1
 
 
+@pytest.mark.parametrize("kind", [Kind.DONE, Kind.INTENT], ids=["delivered", "decided"])
+def test_an_export_of_which_chunks_are_in_the_ledger_is_not_written_in_one_piece(bench: Bench, kind: Kind) -> None:
+    chunk = rows(bench, "monday/2-of-3-by-day/of/sale", "1")
+    if kind is Kind.DONE:
+        bench.commit(chunk, session_of("monday/2-of-3-by-day/of/sale", "1"))
+    else:
+        bench.decide(chunk, session_of("monday/2-of-3-by-day/of/sale", "1"))
+    verdict = export(bench, "monday", "2", 1)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6018"
+    assert "was begun with chunks=3, by='day/of/sale': 1 of these chunks" in str(verdict.error)
+    assert set(bench.ledger()) == {f"{SINK}/monday/2-of-3-by-day/of/sale"}
+    # Those of other exports, whose names begin alike, have nothing to do with it.
+    for number, label in enumerate(("mon", "monday/2", "tuesday"), 2):
+        assert export(bench, label, str(number), number).conclusion is Conclusion.DELIVERED
+
+
 # ---- names ----
 
 

@@ -98,6 +98,8 @@ def test_the_time_of_a_write_is_that_of_its_oldest_transaction(open_ms: int, is_
     assert watch.open_ms == open_ms
     text = watch.close_text(EXPORT) or ""
     assert ("batch 'day-1' is delivered, and took 650 s of the 840 s" in text) is is_close
+    # In chunks this one would be written again.
+    assert ("Divide the next export, which has another batch.id, into chunks" in text) is is_close
 
 
 def receipt(remaining_ms: int) -> TaskReceipt:
