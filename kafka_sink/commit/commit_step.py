@@ -24,6 +24,9 @@ MORE_TIME = (
     "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
 )
 
+# Longer than any transaction may be open.
+UNLIMITED_MS = 1 << 40
+
 # How long brokers must say that a topic is gone.
 GONE_MS = 5_000
 
@@ -50,6 +53,8 @@ class CommitStep(ABC):
         self.failure: str | None = None
         self.entry: ErrorEntry = NOT_COMMITTED
         self.last_trouble = ""
+        # What it has found out about how long its whole operation may take.
+        self.limit_ms = UNLIMITED_MS
         # Since when brokers have said that a topic is not there.
         self._gone_since_ms: int | None = None
 

@@ -115,6 +115,7 @@ class Committer:
             asked = next((step for step in self.steps() if step.asks.is_out(reply.ask)), None)
             if asked is not None:
                 asked.on_reply(now_ms, reply)
+                self._deadline_ms = min(self._deadline_ms, self._started_ms + asked.limit_ms)
             self._conclude(now_ms)
         if self._current is not None and now_ms >= self._deadline_ms:
             step, self._current = self._current, None
@@ -224,7 +225,7 @@ class Committer:
     def _read(self, now_ms: int, _: LedgerRecord | None = None, *, claim_offset: int | None = None) -> None:
         self._move(Phase.READING)
         self._claim_offset = claim_offset
-        reading = LedgerRead(
+        self._current = LedgerRead(
             self._settings,
             self._session.sink_id,
             code=self._session.code,
@@ -232,8 +233,7 @@ class Committer:
             query_suffix=self._session.query_suffix,
             claim_offset=claim_offset,
             is_of_name=self._job.operation is DriverOperation.RECOVER,
-        )
-        self._current = reading.begin(now_ms)
+        ).begin(now_ms)
 
     def _may_look_again(self, step: LedgerWrite) -> bool:
         """The record was refused because another driver has fenced this one: another process of this run, or another
@@ -404,10 +404,10 @@ class Committer:
             return
         self._notes += step.notes
         found = step.check()
-        if found.problem is not None:
-            self._abandon(now_ms, found.problem)
+        problem = found.problem or (step.lateness if now_ms >= self._deadline_ms else None)
+        if problem is not None:
+            self._abandon(now_ms, problem)
             return
-        self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
         draft, previous = self._draft, self._previous()
         self._record = draft.record if draft else intent_of(self._batch, self._receipts, previous, found.since_ms)
         self._write(now_ms, Phase.DECIDING, self._record)
@@ -539,8 +539,7 @@ class Committer:
         decided += [] if self._ledger is None else self._ledger.newest_of(Kind.INTENT)
         decided_ids, self._listing = {one.transactional_id for each in decided for one in each.transactions}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
-        sweep = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms)
-        self._current = sweep.begin(now_ms)
+        self._current = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms).begin(now_ms)
 
     def _on_swept(self, now_ms: int, step: Sweep) -> None:
         self._notes += step.notes

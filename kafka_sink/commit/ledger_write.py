@@ -107,7 +107,10 @@ class LedgerWrite(CommitStep):
 
     @property
     def may_be_written(self) -> bool:
-        return self.state in (WriteState.ENDING, WriteState.WRITTEN)
+        """A coordinator may have been asked for it: not yet, if the request is waiting to be sent, or was not sent."""
+        end = self.asks.find(END)
+        is_unsent = end is not None and not end.is_out and not self._end_is_in_doubt
+        return self.state is WriteState.WRITTEN or (self.state is WriteState.ENDING and not is_unsent)
 
     def release(self, now_ms: int) -> None:
         """Sends EndTxn: from here on the record may be committed."""
@@ -118,13 +121,14 @@ class LedgerWrite(CommitStep):
 
     def give_up(self) -> None:
         """Time is up. The state tells whether the record is committed; the epoch cannot be used again."""
+        may_be_written = self.may_be_written
         self.asks.drop_all()
         self._session.forget_identity()
         if self.is_finished:
             return
         # Not only `last_trouble`: a coordinator's "fenced" that is still being checked is not a result.
         reason = f"no time left ({self.reason})"
-        if self.may_be_written:
+        if may_be_written:
             self.fail(reason)
         else:
             self._refuse(reason)

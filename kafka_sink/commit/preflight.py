@@ -161,7 +161,6 @@ class PreflightResult(NamedTuple):
     """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
 
     problem: str | None
-    time_left_ms: int = 0
     since_ms: int = UNKNOWN_TIME
 
 
@@ -243,7 +242,8 @@ class Preflight(DescribeTransactions):
     @property
     def lateness(self) -> str:
         if not self._leaderless:
-            return super().lateness
+            margin_ms = self.settings.margin_ms
+            return _time_problem(self.limit_ms + margin_ms, margin_ms) or super().lateness
         return f"{self._leaderless}, and too little time is left before its transactions time out"
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
@@ -259,6 +259,18 @@ class Preflight(DescribeTransactions):
             self._on_open_parts(now_ms, reply)
         else:
             super().on_bodies(now_ms, reply)
+            self._note_limit()
+
+    def _note_limit(self) -> None:
+        """Before the check is finished: what is still waited for must not take longer than there is time."""
+        described = [
+            (state, receipt)
+            for transaction, receipt in self._checked
+            for state in (self.found.get(transaction.transactional_id),)
+            if state is not None and state.state == ONGOING and state.identity == transaction.identity
+        ]
+        if described and not self._missing:
+            self.limit_ms = self._time_left(described) - self.settings.margin_ms
 
     def on_unsupported(self, now_ms: int, reply: Reply) -> None:
         if reply.ask.purpose == OPEN_PARTS:
@@ -315,7 +327,7 @@ class Preflight(DescribeTransactions):
         margin_ms = self.settings.margin_ms
         if not self.is_supported:
             left_ms = min(receipt.remaining_ms for _, receipt in self._checked)
-            return PreflightResult(_time_problem(left_ms, margin_ms), left_ms)
+            return PreflightResult(_time_problem(left_ms, margin_ms))
         described: list[tuple[TransactionDescription, TaskReceipt]] = []
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
@@ -324,11 +336,10 @@ class Preflight(DescribeTransactions):
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
-        left_ms = self._time_left(described)
-        problem = _time_problem(left_ms, margin_ms)
+        problem = _time_problem(self._time_left(described), margin_ms)
         if problem is not None and min(receipt.remaining_ms for _, receipt in described) >= margin_ms:
             problem = f"{problem}. {CLOCKS_DIFFER}"
-        return PreflightResult(problem, left_ms, min(state.start_ms for state, _ in described))
+        return PreflightResult(problem, min(state.start_ms for state, _ in described))
 
     def _time_left(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> int:
         """Of the transaction with the least, when the commit began."""

@@ -25,8 +25,8 @@ from kafka_sink.producer.engine.commands import Failed
 from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Callbacks, Mailbox, deadline_of
+from kafka_sink.producer.thread_log import log
 
-_LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_PARTITION = -1
 NULL_SIZE = -1
 
@@ -221,4 +221,5 @@ def run_callback(callback: Callable[..., object], *arguments: object) -> None:
         callback(*arguments)
     except BaseException:  # sys.exit() in a callback must not end the sender thread
         # Not its repr: a partial shows its arguments.
-        _LOGGER.exception("callback %s raised", getattr(callback, "__qualname__", type(callback).__name__))
+        name = getattr(callback, "__qualname__", type(callback).__name__)
+        log(logging.ERROR, "callback %s raised", name, exc_info=True)

@@ -282,7 +282,8 @@ class Mailbox:
                 end = failure.commit_unknown(error) if is_in_doubt else error
                 self.finish(operation, None if is_done else end, None)
             for pending in self.pending_records:
-                pending.fail_rest(error, self.callbacks)
+                with suppress(Exception):  # no memory: it has its error by then, and nobody may wait for the others
+                    pending.fail_rest(error, self.callbacks)
             self.pending_records.clear()
             self.notify_change()
 

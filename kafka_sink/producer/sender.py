@@ -38,8 +38,8 @@ from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import run_callback
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
+from kafka_sink.producer.thread_log import log
 
-_LOGGER = logging.getLogger("kafka_sink")
 
 # Delay before retrying when the appender's lock was taken.
 RETRY_MS = 1
@@ -69,8 +69,8 @@ class Sender:
         self._connected: set[int] = set()
         # For split batches: how many records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
-        # The error for everything pending at the end.
-        self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
+        # The error for everything pending at the end. Only an end that was asked for may say that nothing was sent.
+        self._reason = _stopped_error("the reason is not known")
         self._is_closed = False
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.on_end: Callable[[], None] = lambda: None
@@ -85,8 +85,9 @@ class Sender:
             while self.turn():
                 pass
         except BaseException as error:
-            _LOGGER.critical("the sender of producer %s stops: unexpected error", self._client_id, exc_info=error)
             self._reason = refusal = _unexpected_error(error)
+            text = "the sender of producer %s stops: unexpected error"
+            log(logging.CRITICAL, text, self._client_id, exc_info=error)
         finally:
             self._end(refusal)
 
@@ -150,7 +151,7 @@ class Sender:
             elif isinstance(command, RequestObserved):
                 self._metrics.on_answer(command)
             else:
-                log_notice(_LOGGER, self._client_id, command)
+                log_notice(log, self._client_id, command)
         for seen in step.observations:
             if isinstance(seen, c.Drained):
                 self._metrics.on_drained(seen.batches)
@@ -202,6 +203,8 @@ class Sender:
                     self._is_closed = self._is_closed or each.operation.name == CLOSE
                 mailbox.notify_change()
         abandoned = [call for call in calls if isinstance(call, c.Abandon)]
+        if self._is_closed:
+            self._reason = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
         if abandoned:
             self._reason = abandoned[-1].reason
         return self._is_closed or bool(abandoned)
@@ -264,10 +267,12 @@ class Sender:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def _end(self, refusal: KafkaSinkError) -> None:
-        self._network.close()
-        self._appender.end(self._reason, refusal, is_closed=self._is_closed)
-        self._call_back()
-        self.on_end()
+        try:
+            self._network.close()
+        finally:
+            self._appender.end(self._reason, refusal, is_closed=self._is_closed)
+            self._call_back()
+            self.on_end()
 
     # ---- metrics ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +304,11 @@ class Sender:
 
 def _unexpected_error(error: BaseException) -> KafkaSinkError:
     text = str(error) if isinstance(error, KafkaSinkError) else f"unexpected {type(error).__name__}: {error}"
-    text = f"the producer stopped: {text}. What was not acknowledged may be in the log all the same"
-    failure = DeliveryError(text, ambiguous=True)
+    failure = _stopped_error(text)
     failure.__cause__ = error
     return failure
+
+
+def _stopped_error(why: str) -> KafkaSinkError:
+    text = f"the producer stopped: {why}. What was not acknowledged may be in the log all the same"
+    return DeliveryError(text, ambiguous=True)

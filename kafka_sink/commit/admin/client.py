@@ -511,7 +511,7 @@ class Client:
                 if isinstance(command, (Send, Connect, Disconnect, Resolve)):
                     network.execute(command)
                 elif isinstance(command, Notice):
-                    log_notice(_LOGGER, self.options.client_id, command)
+                    log_notice(_LOGGER.log, self.options.client_id, command)
             return step.replies
         except BaseException:
             self._drop()

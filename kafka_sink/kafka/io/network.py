@@ -327,5 +327,5 @@ def _resolve(command: Resolve) -> Resolved:
     return Resolved(command.node_id, tuple(addresses))
 
 
-def log_notice(logger: logging.Logger, client_id: str, notice: Notice) -> None:
-    logger.log(_LEVELS[notice.level], "[%s] %s", client_id, notice.text)
+def log_notice(log: Callable[..., None], client_id: str, notice: Notice) -> None:
+    log(_LEVELS[notice.level], "[%s] %s", client_id, notice.text)

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from kafka_sink.commit.preflight import ONGOING, Preflight
-from kafka_sink.commit.session import Conclusion, DriverOperation
+from kafka_sink.commit.receipt import TaskReceipt
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
-from tests.unit.commit.driver_bench import COMMIT, END, LEADERLESS, LOST, SECOND, THIRD, Bench, without_rows
+from tests.support.tiny_broker import TIMEOUT_MS
+from tests.unit.commit.driver_bench import COMMIT, END, LEADERLESS, LOST, NOT_SENT, SECOND, THIRD, Bench, without_rows
 
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
 PARTITIONS = "find partitions of transaction"
@@ -285,3 +287,58 @@ def test_a_transaction_that_is_unfinished_for_another_reason_is_not_said_to_lack
     verdict = bench.commit(bench.receipts(0), answers={COMMIT: [LOST, 0, LEADERLESS, *[LOST] * 100_000]})
     assert isinstance(verdict.error, CommitPending) and "connection reset" in str(verdict.error)
     assert verdict.notes == ()
+
+
+def receipts_of_a_long_batch(bench: Bench, session: DriverSession) -> list[TaskReceipt]:
+    """In two waves: the transaction of the first task has half of its time left, which only coordinators know."""
+    bench.commit(bench.receipts(0), session)
+    early = bench.receipt(1, 0)
+    bench.broker.clock += TIMEOUT_MS // 2
+    bench.asked.clear()
+    return [early, bench.receipt(1, 1)]
+
+
+def test_a_leader_that_comes_back_when_time_is_up_leads_to_no_decision(bench: Bench) -> None:
+    session = bench.session()
+    receipts = receipts_of_a_long_batch(bench, session)
+    lose_leader(bench, 1, back_after_ms=TIMEOUT_MS // 2 - bench.settings.margin_ms + 10_000)
+    verdict = bench.commit(receipts, session)
+    assert isinstance(verdict.error, CommitAborted)
+    assert "t-1 has no leader, and too little time is left" in str(verdict.error)
+    assert END not in bench.purposes() and COMMIT not in bench.purposes()
+
+
+def test_a_leader_is_waited_for_no_longer_than_the_oldest_transaction_of_the_batch_allows(bench: Bench) -> None:
+    session = bench.session()
+    receipts = receipts_of_a_long_batch(bench, session)
+    began_ms = bench.now_ms
+    bench.broker.leaderless.add(("t", 1))
+    verdict = bench.commit(receipts, session)
+    assert isinstance(verdict.error, CommitAborted)
+    assert bench.asked[-1].due_ms - began_ms <= TIMEOUT_MS // 2
+
+
+@pytest.mark.parametrize("is_described_late", [True, False])
+def test_a_check_whose_last_answer_comes_when_time_is_up_leads_to_no_decision(
+    bench: Bench, is_described_late: bool
+) -> None:
+    """Whichever answer that is: also the one that tells how little time there was."""
+    session = bench.session()
+    receipts = receipts_of_a_long_batch(bench, session)
+    late = DESCRIBE if is_described_late else LEADERS
+
+    def delay(request: Ask) -> None:
+        if request.purpose == late:
+            bench.now_ms += TIMEOUT_MS // 2
+
+    bench.before = delay
+    verdict = bench.commit(receipts, session)
+    assert isinstance(verdict.error, CommitAborted) and "too little time is left" in str(verdict.error)
+    assert END not in bench.purposes()
+
+
+def test_a_decision_that_was_never_asked_for_is_no_decision_in_doubt(bench: Bench) -> None:
+    """Its request could not be sent, again and again until time was up."""
+    verdict = bench.commit(bench.receipts(0), answers={END: [NOT_SENT] * 100_000})
+    assert isinstance(verdict.error, CommitAborted) and "connection refused" in str(verdict.error)
+    assert not any(bench.seen())

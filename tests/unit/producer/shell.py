@@ -52,12 +52,9 @@ class FakeLogger:
     def __init__(self) -> None:
         self.said: list[tuple[int, str]] = []
 
-    def log(self, level: int, text: str, *arguments: object) -> None:
+    def log(self, level: int, text: str, *arguments: object, exc_info: object = None, stacklevel: int = 1) -> None:
+        assert exc_info is not None or level < logging.CRITICAL
         self.said.append((level, text % arguments))
-
-    def critical(self, text: str, *arguments: object, exc_info: object = None) -> None:
-        assert exc_info is not None
-        self.log(logging.CRITICAL, text, *arguments)
 
     def error(self, text: str, *arguments: object) -> None:
         self.log(logging.ERROR, text, *arguments)

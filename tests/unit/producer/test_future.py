@@ -10,7 +10,7 @@ import pytest
 
 from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError, copy_error
 from kafka_sink.formats.records.batch import Share
-from kafka_sink.producer import future as future_module
+from kafka_sink.producer import thread_log
 from kafka_sink.producer.arrow_future import ArrowFuture, Extent, PartitionRange
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
@@ -135,7 +135,7 @@ def test_an_interceptor_that_exits_takes_no_callback_along(monkeypatch: pytest.M
         def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
             raise SystemExit
 
-    monkeypatch.setattr(future_module, "_LOGGER", FakeLogger())
+    monkeypatch.setattr(thread_log, "_LOGGER", FakeLogger())
     seen: list[int] = []
     shell = Shell(linger_ms=0, interceptors=Interceptors([Exiting()]))
     shell.send(on_delivery=lambda metadata, error: seen.append(metadata.offset))
@@ -149,7 +149,7 @@ def test_the_log_about_a_callback_shows_none_of_what_it_was_given(monkeypatch: p
         raise ValueError
 
     logger = FakeLogger()
-    monkeypatch.setattr(future_module, "_LOGGER", logger)
+    monkeypatch.setattr(thread_log, "_LOGGER", logger)
     shell = Shell(linger_ms=0)
     shell.send(on_delivery=partial(refuse, b"content of the row")).add_done_callback(refuse)  # type: ignore[arg-type]
     shell.complete(one_batch(shell))

@@ -23,7 +23,7 @@ from kafka_sink.kafka.client.commands import (
     Send,
 )
 from kafka_sink.kafka.client.node import Node
-from kafka_sink.producer import sender as sender_module
+from kafka_sink.producer import thread_log
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.mailbox import CLOSE, COMMIT
@@ -225,8 +225,20 @@ def test_nodes_that_take_nothing_for_too_long_are_published_as_one_unchanging_se
 @pytest.fixture
 def logger(monkeypatch: pytest.MonkeyPatch) -> FakeLogger:
     fake = FakeLogger()
-    monkeypatch.setattr(sender_module, "_LOGGER", fake)
+    monkeypatch.setattr(thread_log, "_LOGGER", fake)
     return fake
+
+
+class ForbiddingLogger:
+    """Like one with a user's filter that raises, which Python does not catch."""
+
+    def log(self, *_: object, **__: object) -> None:
+        raise PermissionError("the filter's")
+
+
+@pytest.fixture
+def forbidding_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_log, "_LOGGER", ForbiddingLogger())
 
 
 def test_notices_are_logged_with_the_client_s_name(logger: FakeLogger) -> None:
@@ -365,6 +377,69 @@ def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: Fak
     with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError"):
         shell.send()
     assert [level for level, _ in logger.said] == [logging.CRITICAL]
+
+
+@pytest.mark.usefixtures("forbidding_logger")
+def test_records_in_doubt_after_a_bug_are_in_doubt_though_it_cannot_be_logged() -> None:
+    shell = SenderShell(linger_ms=0)
+    future = shell.send()
+    shell.sender.turn()
+    shell.engine.bug = ZeroDivisionError("a bug")
+    shell.sender.run()
+    error = future.exception(0)
+    assert error is not None and error.ambiguous
+    assert isinstance(error.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.usefixtures("forbidding_logger")
+def test_a_logger_that_raises_ends_no_sender() -> None:
+    shell = SenderShell(linger_ms=0)
+    told: list[object] = []
+
+    def raise_too(metadata: object, error: object) -> None:
+        told.append(error)
+        raise ValueError("the callback's")
+
+    future = shell.send(on_delivery=raise_too)
+    shell.engine.answers = [[Notice("warning", "look here")]]
+    assert shell.sender.turn()
+    (batch,) = shell.appended()
+    shell.engine.answers = [[delivered(batch, 5)]]
+    assert shell.sender.turn()
+    assert (future.result(0).offset, told) == (5, [None])
+
+
+class Unfailing:
+    """Rows whose future cannot be told, for want of memory."""
+
+    open_count = 1
+
+    def fail_rest(self, *_: object) -> None:
+        raise MemoryError
+
+
+def test_rows_that_cannot_be_told_of_the_end_keep_nobody_else_waiting(logger: FakeLogger) -> None:
+    shell = SenderShell(linger_ms=60_000)
+    shell.mailbox.add_pending(Unfailing())  # type: ignore[arg-type]
+    futures = [shell.send(topic=topic) for topic in ("t", "other")]
+    shell.mailbox.add_pending(Unfailing())  # type: ignore[arg-type]
+    shell.mailbox.break_down(LocalProtocolError("a bug"))
+    shell.sender.run()
+    assert [future.done() for future in futures] == [True, True]
+
+
+def test_records_end_with_their_reason_though_the_sockets_do_not_close(logger: FakeLogger) -> None:
+    shell = SenderShell(linger_ms=60_000)
+    future = shell.send()
+
+    def fail_to_close() -> None:
+        raise OSError("no more")
+
+    shell.network.close = fail_to_close  # type: ignore[method-assign]
+    shell.mailbox.post(c.Abandon(DeliveryError("abandoned")))
+    with pytest.raises(OSError, match="no more"):
+        shell.sender.run()
+    assert str(future.exception(0)) == "abandoned"
 
 
 def test_records_in_doubt_after_an_interrupt_end_with_its_reason(logger: FakeLogger) -> None:
