@@ -52,10 +52,10 @@ from kafka_sink.commit.ledger import (
     is_nameless,
     is_of_stream,
     line_of_key,
+    stop_key,
 )
 from kafka_sink.commit.ledger_codec import (
     VALUE_BYTES_MAX,
-    FoundClaim,
     UnreadableRecord,
     beginning_of_plain,
     decode_claim,
@@ -138,6 +138,7 @@ class LedgerRead(CommitStep):
         # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
         self._older_claim_key = claim_key(Line(sink_id)).encode()
         self._older_claim = -1
+        self._stop_prefix = stop_key(sink_id, "").encode()
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
         # A look at open decisions, which fences nobody.
@@ -162,8 +163,7 @@ class LedgerRead(CommitStep):
         self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
-        # By the name of an operator's sweep that is not over: the runs that have claimed since it began.
-        self._sweeps: dict[str, set[str]] = {}
+        self._stopped: set[str] = set()
         ledger = self.settings.ledger
         if self._stop_offset is None:
             self.asks.add(now_ms, offset_ask(LOG_STOP, ledger, LATEST))
@@ -238,6 +238,8 @@ class LedgerRead(CommitStep):
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 if record.value is not None and (record.key or b"").startswith(self._older_claim_key):
                     self._take_claim(offset, record.key or b"", record.value)
+                elif record.value is not None and (record.key or b"").startswith(self._stop_prefix):
+                    self._stopped.add(decode_key(record.key).rpartition("/")[2])
                 elif self._is_own(ledger_key := decode_key(record.key)) or self._is_elsewhere(ledger_key):
                     self._keep(ledger_key, Found(offset, beginning_of_plain(record.value), is_plain=True))
 
@@ -257,16 +259,6 @@ class LedgerRead(CommitStep):
                 self._older_claim = offset
             if self._is_own_claim(key, found.code):
                 self._claims.setdefault(found.run, offset)
-                self._note_sweep(found)
-
-    def _note_sweep(self, found: FoundClaim) -> None:
-        if found.is_over:
-            self._sweeps.pop(found.sweep, None)
-        elif found.sweep:
-            self._sweeps.setdefault(found.sweep, set())
-        elif found.run:
-            for runs in self._sweeps.values():
-                runs.add(found.run)
 
     def _is_own_claim(self, key: bytes, code: str | None) -> bool:
         """What the driver of a labelled write claims under the key of its sink is said to drivers of the release
@@ -383,7 +375,7 @@ class LedgerRead(CommitStep):
             self._sink_id,
             newest,
             claims=self._claims,
-            sweeps=tuple(map(frozenset, self._sweeps.values())),
+            stopped=frozenset(self._stopped),
             older_key=older_key,
             older_sink_id=older_sink_id,
             older_offset=older_offset,
