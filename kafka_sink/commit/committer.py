@@ -214,7 +214,7 @@ class Committer:
             self._judge(now_ms)
             return
         self._move(Phase.CLAIMING)
-        self._current = Claim(self._settings, self._session, self._job.wall_ms, self._job.sweep).begin(now_ms)
+        self._current = Claim(self._settings, self._session, self._job.wall_ms).begin(now_ms)
 
     def _on_claimed(self, now_ms: int, step: Claim) -> None:
         if step.offset is None:

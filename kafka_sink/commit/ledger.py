@@ -168,8 +168,8 @@ class LedgerState:
     `older_sink_id` is the sink id whose driver of an earlier release may be alive and decide here as well, and
     `older_offset` grows with each sign of it; -1: there is none.
 
-    `sweeps`: for each operator's command that aborts what is open and is not over, as far as is known, the runs that
-    have claimed since.
+    `stopped`: runs whose open transactions an operator's command aborts, whenever its requests arrive. They decide
+    nothing any more.
 
     `closed` are keys of batch writes without a label that are done: nobody asks for them again, so nothing is kept.
     `others`: open decisions of such writes, by any driver. `elsewhere`: other names under which the ledger has records
@@ -179,7 +179,7 @@ class LedgerState:
     sink_id: str
     newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
-    sweeps: tuple[frozenset[str], ...] = ()
+    stopped: frozenset[str] = frozenset()
     older_key: str | None = None
     older_sink_id: str = ""
     older_offset: int = -1
@@ -207,11 +207,6 @@ class LedgerState:
 
     def is_unmarked(self, record: LedgerRecord) -> bool:
         return ledger_key(record.sink_id, record.key) in self.unmarked
-
-    def is_being_swept(self, run: str) -> bool:
-        """An operator's command may still abort transactions of this run, whenever its requests arrive. It knows only
-        those that were open when it claimed, so a run is safe that began after another one has claimed."""
-        return any(runs <= {run} for runs in self.sweeps)
 
     def find(self, key: BatchKey) -> LedgerRecord | None:
         found = self.newest.get(ledger_key(self.sink_id, key))
@@ -250,6 +245,11 @@ def line_of_key(ledger_key: str) -> Line:
 def claim_key(line: Line) -> str:
     """No sink id is empty, so no ledger key of any sink begins with a slash."""
     return f"/driver/{line.sink_id}/{line.code}" if line.code else f"/driver/{line.sink_id}"
+
+
+def stop_key(sink_id: str, run: str) -> str:
+    """Each run has a key of its own: compaction must not remove one stop because of a later one, or of a claim."""
+    return f"/stop/{sink_id}/{run}"
 
 
 def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:

@@ -153,26 +153,26 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
 
 
 class FoundClaim(NamedTuple):
-    """`code`: of the line that is claimed; None: made by a release in which a claim was about all lines of a sink.
-    `sweep`: the name of an operator's command that aborts what is open in this line, or with `is_over` has done so."""
+    """`code`: of the line that is claimed; None: made by a release in which a claim was about all lines of a sink."""
 
     run: str
     code: str | None
-    sweep: str = ""
-    is_over: bool = False
 
 
-def encode_claim(line: Line, run: str, wall_ms: int, sweep: str = "", *, is_over: bool = False) -> bytes:
-    """Earlier releases ignore the line and the sweep."""
-    content = {"kind": "claim", "sink": line.sink_id, "line": line.code, "run": run, "wall_ms": wall_ms}
-    return _encode({**content, "sweep": sweep, "over": is_over} if sweep else content)
+def encode_claim(line: Line, run: str, wall_ms: int) -> bytes:
+    """Earlier releases ignore the line."""
+    return _encode({"kind": "claim", "sink": line.sink_id, "line": line.code, "run": run, "wall_ms": wall_ms})
 
 
 def decode_claim(value: bytes) -> FoundClaim:
     content = _parse_content(value)
     code = _text(content["line"], "line") if "line" in content else None
-    sweep = _text(content["sweep"], "sweep") if "sweep" in content else ""
-    return FoundClaim(_check_shape(content.get("run"), "run"), code, sweep, content.get("over") is True)
+    return FoundClaim(_check_shape(content.get("run"), "run"), code)
+
+
+def encode_stop(sink_id: str, run: str, wall_ms: int) -> bytes:
+    """For people: its key says all."""
+    return _encode({"kind": "stop", "sink": sink_id, "run": run, "wall_ms": wall_ms})
 
 
 def claim_time(value: bytes) -> int:

@@ -54,10 +54,10 @@ from kafka_sink.commit.ledger import (
     is_nameless,
     is_of_stream,
     line_of_key,
+    stop_key,
 )
 from kafka_sink.commit.ledger_codec import (
     VALUE_BYTES_MAX,
-    FoundClaim,
     UnreadableRecord,
     beginning_of_plain,
     decode_claim,
@@ -144,6 +144,7 @@ class LedgerRead(CommitStep):
         # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
         self._older_claim_key = claim_key(Line(sink_id)).encode()
         self._older_claim = -1
+        self._stop_prefix = stop_key(sink_id, "").encode()
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
         # A look at open decisions, which fences nobody.
@@ -168,8 +169,7 @@ class LedgerRead(CommitStep):
         self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
-        # By the name of an operator's sweep that is not over: the runs that have claimed since it began.
-        self._sweeps: dict[str, set[str]] = {}
+        self._stopped: set[str] = set()
         ledger = self.settings.ledger
         if self._stop_offset is None:
             self.asks.add(now_ms, offset_ask(LOG_STOP, ledger, LATEST))
@@ -247,8 +247,10 @@ class LedgerRead(CommitStep):
                 waiting = self._waiting.setdefault((raw.producer_id, raw.producer_epoch), [])
                 waiting.append((offset, decode_key(key), ERASED if value is None else value))
         else:
-            for offset, key, value in self._skim(raw, lambda key: self._is_claim(key) or self._is_of_decision(key)):
-                if not self._is_claim(key):
+            for offset, key, value in self._skim(raw, self._is_of_decision_or_line):
+                if (key or b"").startswith(self._stop_prefix):
+                    self._take_stop(key or b"", value)
+                elif not self._is_claim(key):
                     self._keep(decode_key(key), Found(offset, beginning_of_plain(value), is_plain=True))
                 elif value is not None:
                     self._take_claim(offset, key or b"", value)
@@ -264,6 +266,13 @@ class LedgerRead(CommitStep):
     def _is_of_decision(self, key: bytes | None) -> bool:
         ledger_key = decode_key(key)
         return self._is_own(ledger_key) or self._is_elsewhere(ledger_key)
+
+    def _is_of_decision_or_line(self, key: bytes | None) -> bool:
+        return self._is_claim(key) or (key or b"").startswith(self._stop_prefix) or self._is_of_decision(key)
+
+    def _take_stop(self, key: bytes, value: bytes | None) -> None:
+        if value is not None:
+            self._stopped.add(decode_key(key).rpartition("/")[2])
 
     def _transaction_ended_by(self, marker: RawBatch, *, is_abort: bool) -> tuple[int, int]:
         """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does
@@ -281,16 +290,6 @@ class LedgerRead(CommitStep):
                 self._older_claim = offset
             if self._is_own_claim(key, found.code):
                 self._claims.setdefault(found.run, offset)
-                self._note_sweep(found)
-
-    def _note_sweep(self, found: FoundClaim) -> None:
-        if found.is_over:
-            self._sweeps.pop(found.sweep, None)
-        elif found.sweep:
-            self._sweeps.setdefault(found.sweep, set())
-        elif found.run:
-            for runs in self._sweeps.values():
-                runs.add(found.run)
 
     def _is_own_claim(self, key: bytes, code: str | None) -> bool:
         """What the driver of a labelled write claims under the key of its sink is said to drivers of 0.2.0, and is not
@@ -424,7 +423,7 @@ class LedgerRead(CommitStep):
             self._sink_id,
             newest,
             claims=self._claims,
-            sweeps=tuple(map(frozenset, self._sweeps.values())),
+            stopped=frozenset(self._stopped),
             older_key=older_key,
             older_sink_id=older_sink_id,
             older_offset=older_offset,

@@ -23,7 +23,8 @@ from kafka_sink.commit.log_scan import (
 from kafka_sink.commit.open_parts import ProducerQuestion
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
+from kafka_sink.errors.table.commits import NOT_HAD
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
@@ -33,6 +34,12 @@ LIST = "list transactions"
 ENDS, STABLE = "log ends", "stable offsets"
 MARKS = "describe producers"
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+class NotAnswered(KafkaSinkError):
+    """The brokers answered, but without the requested data."""
+
+    default_entry = NOT_HAD
 
 
 @frozen

@@ -156,7 +156,7 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
         return _fail(messages.unknown_sink_error(settings.commands, batch))
-    if job.has_transactions and ledger.is_being_swept(batch.run):
+    if job.has_transactions and batch.run in ledger.stopped:
         return _fail(messages.aborted_error(batch, messages.SWEPT))
     if job.has_transactions:
         return NextStep(Phase.CHECKING)

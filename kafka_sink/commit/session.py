@@ -201,12 +201,8 @@ class Job:
     wall_ms: int = 0
     # ABORT: a commit of this batch may have begun.
     may_be_decided: bool = True
-    # SWEEP: labels whose transactions are aborted as well, by their codes. Their lines have been fenced and finished.
-    codes: frozenset[str] = frozenset()
-    # FINISH and SWEEP: the name of an operator's command that aborts what is open, in all lines that it fences for it.
-    sweep: str = ""
-    # SWEEP: what was open before the lines were claimed; nothing else is aborted. None: whatever is open.
-    listed_ids: frozenset[str] | None = None
+    # SWEEP: runs whose open transactions are aborted. They were stopped before their lines were fenced and finished.
+    stopped_runs: frozenset[str] = frozenset()
     # Some task of the batch left no message. Its process may live on, and begin a transaction.
     has_late_tasks: bool = False
     # COMMIT: what is written beside the record that closes the decision, without what the receipts say.

@@ -57,9 +57,9 @@ LIST_AGAIN_MS = 500
 
 @frozen
 class SweepRule:
-    """`own_run` is None for an operator's command: the runs of queries, and of the labels with these `codes`, whose
-    lines it has fenced and finished. `named_sink_id`: the sink id under which 0.1.0 kept this stream, perhaps with
-    others; only its runs in the ledger count as replaced. `listed_ids`: as in `Job`."""
+    """`own_run` is None for an operator's command, which ends the transactions of `stopped_runs` (`Job`).
+    `named_sink_id`: the sink id under which 0.1.0 kept this stream, perhaps with others; only its runs in the ledger
+    count as replaced."""
 
     sink_id: str
     own_run: str | None
@@ -68,12 +68,11 @@ class SweepRule:
     named_sink_id: str = ""
     # Labels may be written concurrently under one sink id: only runs of the same one can be over.
     is_of_label: bool = False
-    codes: frozenset[str] = frozenset()
-    listed_ids: frozenset[str] | None = None
+    stopped_runs: frozenset[str] = frozenset()
 
     def is_candidate(self, transactional_id: str) -> bool:
         identity = parse_task_identity(transactional_id)
-        if identity is None or (self.listed_ids is not None and transactional_id not in self.listed_ids):
+        if identity is None:
             return False
         if identity.sink_id == self.sink_id:
             return self._is_over(identity.run) or (self.since_ms >= 0 and self._is_an_elder(identity.run))
@@ -92,7 +91,7 @@ class SweepRule:
 
     def _is_over(self, run: str) -> bool:
         if self.own_run is None:
-            return not code_of_run(run) or code_of_run(run) in self.codes
+            return run in self.stopped_runs
         return run == self.own_run or run in self.replaced_runs
 
 
@@ -100,8 +99,9 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
     """`newest`: the newest record of the batch's ledger key."""
     is_operators = job.operation in (DriverOperation.SWEEP, DriverOperation.FINISH)
     own_run = None if is_operators else session.run
-    rule = SweepRule(session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id, codes=job.codes)
-    rule = replace(rule, listed_ids=job.listed_ids)
+    rule = SweepRule(
+        session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id, stopped_runs=job.stopped_runs
+    )
     is_of_label = job.key is not None and isinstance(job.key.batch_id, str)
     # A run writes only one label: once that is delivered, every run of it is over.
     if newest is None or not (newest.run == session.run or (is_of_label and newest.kind is Kind.DONE)):

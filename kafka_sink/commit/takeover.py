@@ -16,13 +16,14 @@ one before: a stale epoch means "another process", only a claim means "another r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.identity import Line
-from kafka_sink.commit.ledger import claim_key
-from kafka_sink.commit.ledger_codec import encode_claim
+from kafka_sink.commit.ledger import claim_key, stop_key
+from kafka_sink.commit.ledger_codec import encode_claim, encode_stop
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
@@ -35,7 +36,7 @@ from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.kafka.wire.codes import INVALID_TRANSACTION_TIMEOUT
 
-FENCE, CLAIM = "fence older drivers", "claim ledger"
+FENCE, CLAIM, STOP = "fence older drivers", "claim ledger", "stop runs"
 CLAIM_OLDER = "claim ledger for the release before"
 # 0.2.0 had one driver for all labels of a sink, and 0.1.0 for all queries under a name as well.
 FENCE_OLDER = "fence a driver of the release before"
@@ -89,52 +90,22 @@ def is_first_of_its_line(job: Job, identity: ProducerIdentity) -> bool:
     return job.operation is DriverOperation.COMMIT and is_nameless and identity.producer_epoch == 0
 
 
-class Claim(CommitStep):
-    """Appends the claim; it is in the log twice if a response is lost. The ledger is read up to the acknowledged claim;
-    the first claim of each run determines which run is younger (`DriverSession.note_claim`).
+class PlainAppend(CommitStep):
+    """A record of the ledger without a transaction, appended at once; it is there twice if a response is lost."""
 
-    A driver of 0.2.0 takes a fence for another process of its own run, and goes on. So a labelled write first claims
-    what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since the fence,
-    that is read here, and it is fenced again (`LedgerState.older_offset`).
-
-    `sweep`: the name of an operator's command that is about to abort what is open in the line, or has (`is_over`).
-    Nothing keeps those requests from arriving after another driver has fenced the command, checked its transactions
-    and decided. So that driver has to know (`LedgerState.is_being_swept`)."""
-
-    def __init__(
-        self,
-        settings: DeliverySettings,
-        session: DriverSession,
-        wall_ms: int,
-        sweep: str = "",
-        *,
-        is_over: bool = False,
-    ) -> None:
-        super().__init__(settings)
-        self.offset: int | None = None
-        self._session = session
-        self._value = encode_claim(session.line, session.run, wall_ms, sweep, is_over=is_over)
-
-    def ask_first(self, now_ms: int) -> None:
-        session = self._session
-        if session.code and session.older_sink_id:
-            self._ask(now_ms, CLAIM_OLDER, Line(session.older_sink_id))
-        else:
-            self._ask(now_ms, CLAIM, session.line)
-
-    def _ask(self, now_ms: int, purpose: str, line: Line) -> None:
-        batch = encode_batch([Record(NO_TIMESTAMP, claim_key(line).encode(), self._value)], make_compressor("none"))
+    def append(self, now_ms: int, purpose: str, records: Sequence[tuple[str, bytes]]) -> None:
+        encoded = [Record(NO_TIMESTAMP, key.encode(), value) for key, value in records]
+        batch = encode_batch(encoded, make_compressor("none"))
         self.asks.add(now_ms, append_ask(purpose, self.settings, self.settings.ledger, seal(batch) + batch.payload))
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
-        if self.refuse_or_repeat(now_ms, ask, error_code):
-            return
-        self.asks.drop(ask)
-        if ask.purpose == CLAIM_OLDER:
-            self._ask(now_ms, CLAIM, self._session.line)
-        else:
-            self.offset = offset
+        if not self.refuse_or_repeat(now_ms, ask, error_code):
+            self.asks.drop(ask)
+            self.on_appended(now_ms, ask, offset)
+
+    @abstractmethod
+    def on_appended(self, now_ms: int, ask: Ask, offset: int) -> None: ...
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
         self.note_topic(now_ms, is_gone=reply.error is not None and reply.error.entry is TOPIC_UNKNOWN)
@@ -145,3 +116,51 @@ class Claim(CommitStep):
 
     def error_text(self, ask: Ask, error_code: int) -> str:
         return f"{self.settings.ledger_title}: {describe_answer(ask.api.name, error_code)}"
+
+
+class Claim(PlainAppend):
+    """Appends the claim. The ledger is read up to the acknowledged claim; the first claim of each run determines which
+    run is younger (`DriverSession.note_claim`).
+
+    A driver of the release before takes a fence for another process of its own run, and goes on. So a labelled write
+    first claims what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since
+    the fence, that is read here, and it is fenced again (`LedgerState.older_offset`)."""
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int) -> None:
+        super().__init__(settings)
+        self.offset: int | None = None
+        self._session = session
+        self._value = encode_claim(session.line, session.run, wall_ms)
+
+    def ask_first(self, now_ms: int) -> None:
+        session = self._session
+        if session.code and session.older_sink_id:
+            self._ask(now_ms, CLAIM_OLDER, Line(session.older_sink_id))
+        else:
+            self._ask(now_ms, CLAIM, session.line)
+
+    def _ask(self, now_ms: int, purpose: str, line: Line) -> None:
+        self.append(now_ms, purpose, [(claim_key(line), self._value)])
+
+    def on_appended(self, now_ms: int, ask: Ask, offset: int) -> None:
+        if ask.purpose == CLAIM_OLDER:
+            self._ask(now_ms, CLAIM, self._session.line)
+        else:
+            self.offset = offset
+
+
+class StopRuns(PlainAppend):
+    """What an operator's command writes before it fences a line and aborts what these runs have open. Nothing keeps
+    its requests to abort from arriving after a driver has fenced the command, checked its transactions and decided. A
+    driver that fences after the command reads up to its own claim, so it finds this, and decides nothing."""
+
+    def __init__(self, settings: DeliverySettings, runs: Collection[tuple[str, str]], wall_ms: int) -> None:
+        """`runs`: with the sink id of each."""
+        super().__init__(settings)
+        self._records = [(stop_key(*run), encode_stop(*run, wall_ms)) for run in sorted(runs)]
+
+    def ask_first(self, now_ms: int) -> None:
+        self.append(now_ms, STOP, self._records)
+
+    def on_appended(self, now_ms: int, ask: Ask, offset: int) -> None:
+        return

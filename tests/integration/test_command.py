@@ -13,14 +13,14 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from kafka_sink import Producer
-from kafka_sink.commit import ledger_read
+from kafka_sink.commit import each_line, ledger_read
+from kafka_sink.commit.each_line import Begin
 from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
-from kafka_sink.commit.session import CommitResult, DriverOperation, DriverSession, Job
+from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted, KafkaSinkError
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.operate.cli import signs
-from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
@@ -396,28 +396,28 @@ def test_a_transaction_of_an_application_that_is_no_sink_is_not_listed(broker: E
     assert (said.exit_code, said.out) == (0, "no open transaction of any sink\n")
 
 
-def test_a_command_that_aborts_tells_the_drivers_of_its_lines_when_it_begins_and_ends(
+def test_a_driver_that_commits_while_a_command_is_about_to_abort_decides_nothing(
     sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver of an export commits when the command has fenced its line, and has not aborted yet."""
     export = BatchKey("", "monday")
     attempts = [replace(sink, run=run_of_label("monday", nonce)) for nonce in ("a", "b", "c")]
     receipts = [attempts[0].task(export, number) for number in range(2)]
-    run, errors = SinkClient._run, []
+    operation, errors = each_line._operation, []
 
-    def run_and_commit(self: SinkClient, job: Job, line: Line) -> CommitResult:
+    def commit_before(settings: DeliverySettings, job: Job, line: Line) -> Begin:
         if job.operation is DriverOperation.SWEEP:
             with client_of(sink.servers) as client:
                 errors.append(client.run(attempts[0].committer(client, export, receipts)).error)
-        return run(self, job, line)
+        return operation(settings, job, line)
 
-    monkeypatch.setattr(SinkClient, "_run", run_and_commit)
+    monkeypatch.setattr(each_line, "_operation", commit_before)
     said = shell.about(sink, "transactions", "--abort", "--yes", "--json")
     assert said.exit_code == 0 and len(said.content["aborted"]) == 2
     assert isinstance(errors[0], CommitAborted) and sink.visible() == []
     attempts[1].deliver(export)
     assert sink.visible() == rows(export, 0, 1)
-    # Nothing of the command is left: what nobody has claimed since is decided as well.
+    # The command stops no run that began later.
     other = BatchKey("", "tuesday")
     tuesday = replace(sink, run=run_of_label("tuesday", "a"))
     tuesday.task(other, 0)

@@ -15,6 +15,7 @@ from kafka_sink.commit.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, 
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.listing import NotAnswered
 from kafka_sink.commit.replay import Letters, Replay, ReplayPlan, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.commit.session import DeliverySettings
@@ -25,7 +26,7 @@ from kafka_sink.formats.records.scalar import Record
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.operate.cli.brokers import chosen_ledger, producer_options
 from kafka_sink.operate.cli.report import DONE, Report, confirm, table
-from kafka_sink.operate.cli.sink_client import ClusterSession, NotAnswered
+from kafka_sink.operate.cli.sink_client import ClusterSession
 from kafka_sink.operate.cli.streams import StatusLine, print_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_table import SINK_ID

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.commit.admin.client import Client, topic_query
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
@@ -19,23 +19,18 @@ from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.identity import (
-    Line,
-    code_of_run,
-    parse_task_identity,
-    sink_id_of_checkpoint,
-)
-from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of, line_of_key
+from kafka_sink.commit.each_line import lines_of, operate_each_line
+from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
+from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.commit.ledger_read import LedgerRead
-from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, TransactionListing
+from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, NotAnswered, TransactionListing
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
-from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
+from kafka_sink.commit.preflight import ONGOING, DescribeTransactions
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import SetAside
-from kafka_sink.commit.takeover import Claim
-from kafka_sink.errors import ConfigError, KafkaSinkError
-from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
+from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
@@ -45,12 +40,6 @@ from kafka_sink.options.sink_table import SINK_ID
 from kafka_sink.options.values import TOPIC_NAME
 
 LOOK_AGAIN_S = 0.05
-
-
-class NotAnswered(KafkaSinkError):
-    """The brokers answered, but without the requested data."""
-
-    default_entry = NOT_HAD
 
 
 class ClusterSession:
@@ -152,7 +141,7 @@ class SinkClient(ClusterSession):
         """Before transactions without a decision are aborted: this ledger must be the one that would contain the
         decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
         not to this ledger has another one. A sink that never had a driver has no decisions."""
-        lines = _lines_of(self.list_open_transactions().found)
+        lines = lines_of(self.list_open_transactions().found)
         for sink_id in sorted({line.sink_id for line in lines}):
             state = self.run_step(LedgerRead(self.settings(), sink_id), "the ledger").state
             if state is not None and (state.newest or state.claims or state.closed):
@@ -239,39 +228,16 @@ class SinkClient(ClusterSession):
         return self.client.run(Committer(self.settings(), session, job, self.client.now_ms()))
 
     def run_for_each(self, operation: DriverOperation) -> list[CommitResult]:
-        """FINISH or SWEEP of every sink under the name: a stream's query is part of its sink id.
-
-        Each line of decisions has a driver of its own, which is fenced, and then its decisions are finished. An open
-        transaction may be about to be decided in a line of which the ledger knows nothing yet; its run tells which one
-        that is. Only what belongs to such a line is aborted, after all of a sink have been finished."""
-        decisions, is_sweeping = self.list_decisions(), operation is DriverOperation.SWEEP
-        sweep = secrets.token_hex(8) if is_sweeping else ""
-        lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
-        listed = self.list_open_transactions().found if is_sweeping else []
-        lines |= _lines_of(listed)
-        sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions} or {self.named_sink}
-        results: list[CommitResult] = []
-        for sink_id in sorted(sink_ids):
-            labels = [line for line in sorted(lines) if line.sink_id == sink_id and line.code]
-            finish = Job(DriverOperation.FINISH, wall_ms=self.wall_ms, sweep=sweep)
-            finished = [self._run(finish, line) for line in labels]
-            results += finished
-            is_over = True
-            if all(result.error is None for result in finished):
-                codes, ids = frozenset(line.code for line in labels), frozenset(one.transactional_id for one in listed)
-                swept = replace(finish, operation=operation, codes=codes, listed_ids=ids if is_sweeping else None)
-                results.append(self._run(swept, Line(sink_id)))
-                is_over = results[-1].is_swept
-            if is_sweeping and is_over:
-                self._end_sweep(sweep, [*labels, Line(sink_id)])
-        return results
-
-    def _end_sweep(self, sweep: str, lines: Sequence[Line]) -> None:
-        """Every request to abort is answered: drivers of these lines may decide again. If this is not told, the next
-        commit of each fails, and the one after it does not."""
-        for line in lines:
-            session = DriverSession(line.sink_id, code=line.code)
-            self.client.run_step(Claim(self.settings(), session, self.wall_ms, sweep, is_over=True))
+        """FINISH or SWEEP in every line of the sink."""
+        script = operate_each_line(self.settings(), self.named_sink, operation, self.wall_ms)
+        result: Any = None
+        while True:
+            try:
+                begin = script.send(result)
+            except StopIteration as ended:
+                results: list[CommitResult] = ended.value
+                return results
+            result = self.client.run(begin(self.client.now_ms()))
 
     def set_aside(self, ledger_key: str, offset: int) -> SetAside:
         return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms))
@@ -282,9 +248,3 @@ class SinkClient(ClusterSession):
                 self.client, self.ledger_topic, self._brokers, self._patience_ms
             )
         return self._known_settings
-
-
-def _lines_of(found: Sequence[TransactionDescription]) -> set[Line]:
-    """The lines in which the transactions may be decided."""
-    identities = [parse_task_identity(one.transactional_id) for one in found]
-    return {Line(one.sink_id, code_of_run(one.run)) for one in identities if one is not None}

@@ -41,7 +41,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka_sink.commit.identity import code_of_run, run_of_label
+from kafka_sink.commit.identity import run_of_label
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
@@ -97,8 +97,8 @@ class Stage:
             session = self.bench.session("", key)
             # A command's choice is about a batch; planning and the others are about a line.
             key = key if operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY) else None
-            codes = frozenset(code_of_run(_run(*known)) for known in (*self.written, *self.dead))
-            self.last = self.bench.run(operation, session=session, key=key, answers=answers, codes=codes)
+            stopped_runs = frozenset(_run(*known) for known in (*self.written, *self.dead))
+            self.last = self.bench.run(operation, session=session, key=key, answers=answers, stopped_runs=stopped_runs)
             return
         of = (process[0], batch)
         if name.startswith("commit") and of not in self.unused:

@@ -152,9 +152,9 @@ class Bench:
         key: BatchKey | None = None,
         answers: dict[str, list[Any]] | None = None,
         until_ms: int = 10**9,
-        codes: frozenset[str] = frozenset(),
+        stopped_runs: frozenset[str] = frozenset(),
     ) -> CommitResult:
-        job = Job(operation, receipts[0].key if receipts else key, receipts, codes=codes)
+        job = Job(operation, receipts[0].key if receipts else key, receipts, stopped_runs=stopped_runs)
         committer = Committer(self.settings, session or self.session(key=job.key), job, self.now_ms)
         return self.drive(committer, answers, until_ms=until_ms)
 

@@ -1,127 +1,196 @@
 """An operator's command aborts what is open while drivers commit: what it aborts is in no decision.
 
-Its requests to abort may arrive at any time after it was fenced by a driver that goes on, so that driver must not
-decide until it is told that all of them are answered.
+Its requests to abort may arrive at any time, also after a driver has fenced the command and goes on. So it stops the
+runs of what it has listed first, and those decide nothing any more, whoever fences whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.identity import code_of_label, run_of_label
-from kafka_sink.commit.receipt import TaskReceipt
+from kafka_sink.commit.each_line import operate_each_line
+from kafka_sink.commit.identity import run_of_label, sink_id_of_write
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
-from kafka_sink.commit.takeover import Claim
 from kafka_sink.errors import CommitAborted
-from tests.support.tiny_broker import ONGOING
+from tests.support.tiny_broker import LEDGER, ONGOING
 from tests.unit.commit.driver_bench import SINK, Bench
 
-SWEEP, LABEL = "0123456789abcdef", "monday"
-FIRST, SECOND = run_of_label(LABEL, "a"), run_of_label(LABEL, "b")
-OTHER_RUN = "2" * 16
-ABORT = "abort transaction"
+# A batch of a stream; one with a label; one without a name.
+STREAM, EXPORT, NAMELESS = 1, "monday", ""
+FIRST, SECOND, THIRD = (run_of_label(EXPORT, nonce) for nonce in "abc")
+ABORT, FENCE, CLAIM = "abort transaction", "fence older drivers", "claim ledger"
+# Each request of a command that a commit may come before.
+REQUESTS = ("list transactions", "stop runs", FENCE, CLAIM, "read ledger", ABORT)
 
 
-class Operator:
-    """As `pykafka-sink transactions --abort` does it (SinkClient.run_for_each), in steps."""
-
-    def __init__(self, bench: Bench, codes: tuple[str, ...] = ()) -> None:
-        self._bench = bench
-        self._codes = codes
-        self._ids = frozenset(name for name, known in bench.broker.transactions.items() if known[2] == ONGOING)
-
-    def fence_labels(self) -> None:
-        for code in self._codes:
-            assert self._run(Job(DriverOperation.FINISH, sweep=SWEEP), code).error is None
-
-    def sweep(self) -> CommitResult:
-        codes = frozenset(self._codes)
-        return self._run(Job(DriverOperation.SWEEP, sweep=SWEEP, codes=codes, listed_ids=self._ids))
-
-    def tell_the_end(self) -> None:
-        for code in ("", *self._codes):
-            told = Claim(self._bench.settings, DriverSession(SINK, code=code), 0, SWEEP, is_over=True)
-            assert self._bench.drive(SingleStep(told, 10**9)).offset is not None
-
-    def _run(self, job: Job, code: str = "") -> CommitResult:
-        session = DriverSession(SINK, code=code)
-        found: CommitResult = self._bench.drive(Committer(self._bench.settings, session, job, self._bench.now_ms))
-        return found
+def command(bench: Bench, sink_id: str = SINK) -> list[CommitResult]:
+    return complete(bench, operate_each_line(bench.settings, sink_id, DriverOperation.SWEEP, 0))
 
 
-def prepared(bench: Bench, run: str) -> list[TaskReceipt]:
-    return bench.receipts(LABEL, run=run, query="")
+def complete(bench: Bench, script: Generator[Callable[[int], Any], Any, list[CommitResult]]) -> list[CommitResult]:
+    result: Any = None
+    while True:
+        try:
+            begin = script.send(result)
+        except StopIteration as ended:
+            results: list[CommitResult] = ended.value
+            return results
+        result = bench.drive(begin(bench.now_ms))
 
 
-def commit(bench: Bench, receipts: list[TaskReceipt]) -> CommitResult:
-    return bench.commit(receipts, bench.session(receipts[0].run, receipts[0].key))
+def prepared(bench: Bench, batch: int | str, run: str) -> list[TaskReceipt]:
+    if batch == STREAM:
+        return bench.receipts(batch, run=run)
+    return [bench.receipt(batch, task, run=run, query="", sink_id=sink_of(batch, run)) for task in range(2)]
 
 
-def test_an_export_is_not_decided_while_an_operator_is_about_to_abort_it(bench: Bench) -> None:
-    """Its driver fences the command, which has fenced it before, and finds all of its transactions open."""
-    receipts = prepared(bench, FIRST)
-    operator = Operator(bench, (code_of_label(LABEL),))
-    operator.fence_labels()
-    bench.before_next("commit transaction", lambda: operator.sweep())
-    refused = commit(bench, receipts)
-    bench.before = None
-    assert isinstance(refused.error, CommitAborted) and "was aborting what this sink has open" in str(refused.error)
-    assert operator.sweep().error is None
-    assert bench.seen() == [0, 0]
-    assert commit(bench, prepared(bench, SECOND)).conclusion is Conclusion.DELIVERED
-    assert bench.seen() == [1, 1]
+def sink_of(batch: int | str, run: str) -> str:
+    return sink_id_of_write(SINK, run) if batch == NAMELESS else SINK
 
 
-def test_when_all_is_answered_an_export_of_which_nothing_was_aborted_is_delivered(bench: Bench) -> None:
-    operator = Operator(bench, (code_of_label(LABEL),))
-    receipts = prepared(bench, FIRST)  # began behind the list
-    operator.fence_labels()
-    operator.sweep()
-    operator.tell_the_end()
-    assert commit(bench, receipts).conclusion is Conclusion.DELIVERED
-    assert bench.seen() == [1, 1]
+def session_of(batch: int | str, run: str) -> DriverSession:
+    sink_id = sink_of(batch, run)
+    return DriverSession(sink_id, run, code=line_of(sink_id, BatchKey("", batch)).code)
 
 
-def test_a_command_that_goes_on_for_long_leaves_what_began_after_its_list(bench: Bench) -> None:
-    """The first attempt fails because of it, and the second is delivered, and is not among what the command aborts."""
-    receipts = prepared(bench, FIRST)
-    operator = Operator(bench, (code_of_label(LABEL),))
-    operator.fence_labels()
-    assert isinstance(commit(bench, receipts).error, CommitAborted)
-    again = prepared(bench, SECOND)
-    bench.before_next("commit transaction", lambda: operator.sweep())
-    assert commit(bench, again).conclusion is Conclusion.DELIVERED
-    assert bench.seen() == [1, 1]
+def commit(bench: Bench, receipts: Sequence[TaskReceipt]) -> CommitResult:
+    return bench.commit(receipts, session_of(receipts[0].key.batch_id, receipts[0].run))
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_a_stream_that_fences_the_command_does_not_decide_what_it_aborts(bench: Bench, is_told: bool) -> None:
-    """The request to abort is on its way when the stream's driver fences the command, looks and would decide."""
+def first_batch(bench: Bench, batch: int | str) -> tuple[list[TaskReceipt], DriverSession]:
+    """What the run has prepared: of a batch write, or of a stream whose driver knows the ledger."""
+    if batch != STREAM:
+        run = FIRST if batch == EXPORT else "1" * 16
+        return prepared(bench, batch, run), session_of(batch, run)
     session = bench.session()
     assert bench.commit(bench.receipts(0), session).conclusion is Conclusion.DELIVERED
     bench.settle()
-    receipts = bench.receipts(1)
-    operator, verdicts = Operator(bench), []
-    act: Callable[[], object] = lambda: verdicts.append(bench.commit(receipts, session))  # noqa: E731
-    bench.before_next(ABORT, act)
-    swept = operator.sweep()
-    assert isinstance(verdicts[0].error, CommitAborted)
-    assert swept.error is None and bench.seen() == [1, 1]
-    if is_told:
-        operator.tell_the_end()
-    # The next run: the one that failed has claimed since, and its tasks began later than the list.
-    again = bench.commit(bench.receipts(1, run=OTHER_RUN), bench.session(OTHER_RUN))
-    assert again.conclusion is Conclusion.DELIVERED and bench.seen() == [2, 2]
+    return prepared(bench, batch, session.run), session
 
 
-def test_the_end_of_one_command_is_not_that_of_another(bench: Bench) -> None:
-    receipts = prepared(bench, FIRST)
-    operator = Operator(bench, (code_of_label(LABEL),))
-    operator.fence_labels()
-    other = Claim(bench.settings, DriverSession(SINK, code=code_of_label(LABEL)), 0, "another", is_over=True)
-    bench.drive(SingleStep(other, 10**9))
-    assert isinstance(commit(bench, receipts).error, CommitAborted)
+@pytest.mark.parametrize("batch", [STREAM, EXPORT, NAMELESS])
+@pytest.mark.parametrize("purpose", REQUESTS)
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_batch_that_commits_beside_a_command_is_delivered_whole_or_not_at_all(
+    bench: Bench, purpose: str, batch: int | str, which: int
+) -> None:
+    """Before any request of the command: its driver fences the command, and finds all of its transactions open."""
+    receipts, session = first_batch(bench, batch)
+    before, verdicts = sum(bench.seen()), []
+    bench.before_next(purpose, lambda: verdicts.append(bench.commit(receipts, session)), which=which)
+    results = command(bench)
+    bench.before = None
+    if not verdicts:  # there is no second request of this kind
+        verdicts.append(bench.commit(receipts, session))
+    assert all(result.error is None for result in results)
+    if verdicts[0].error is None:
+        assert sum(bench.seen()) - before == len(receipts)
+        return
+    assert isinstance(verdicts[0].error, CommitAborted) and sum(bench.seen()) == before
+    # The repetition is another run, which began later than the list.
+    run = SECOND if batch == EXPORT else "2" * 16
+    assert commit(bench, prepared(bench, batch, run)).conclusion is Conclusion.DELIVERED
+    assert sum(bench.seen()) - before == len(receipts)
+
+
+def test_of_two_attempts_of_one_export_none_is_decided_while_both_are_about_to_be_aborted(bench: Bench) -> None:
+    attempts = [prepared(bench, EXPORT, run) for run in (FIRST, SECOND)]
+    verdicts: list[CommitResult] = []
+    bench.before_next(ABORT, lambda: verdicts.extend(commit(bench, each) for each in attempts))
+    command(bench)
+    assert [type(each.error) for each in verdicts] == [CommitAborted] * 2
+    assert "was aborting what this sink has open" in str(verdicts[0].error) and bench.seen() == [0, 0]
+    assert commit(bench, prepared(bench, EXPORT, THIRD)).conclusion is Conclusion.DELIVERED
+
+
+@pytest.mark.parametrize("batch", [STREAM, EXPORT])
+def test_a_driver_that_fences_a_command_before_its_claim_decides_nothing_behind_it(
+    bench: Bench, batch: int | str
+) -> None:
+    """The command has fenced the line; the driver fences it, claims, reads and is to decide; the command claims."""
+    receipts, session = first_batch(bench, batch)
+    job = Job(DriverOperation.COMMIT, receipts[0].key, receipts)
+    driver, before = Paused(bench, Committer(bench.settings, session, job, bench.now_ms)), sum(bench.seen())
+    bench.before_next(CLAIM, lambda: driver.run(until="write ledger record"))
+    results = command(bench)
+    driver.run()
+    assert all(result.error is None for result in results) and driver.result is not None
+    assert isinstance(driver.result.error, CommitAborted) and sum(bench.seen()) == before
+
+
+def test_what_began_behind_the_list_of_a_command_is_decided_and_not_aborted(bench: Bench) -> None:
+    prepared(bench, EXPORT, FIRST)
+    verdicts: list[CommitResult] = []
+    bench.before_next(ABORT, lambda: verdicts.append(commit(bench, prepared(bench, EXPORT, SECOND))))
+    command(bench)
+    assert verdicts[0].conclusion is Conclusion.DELIVERED and bench.seen() == [1, 1]
+
+
+@pytest.mark.parametrize("deaths_at", ["stop runs", FENCE, CLAIM, ABORT])
+def test_a_command_that_dies_stops_the_runs_that_it_has_listed_and_no_other_one(bench: Bench, deaths_at: str) -> None:
+    receipts = prepared(bench, EXPORT, FIRST)
+    bench.before_next(deaths_at, die)
+    with pytest.raises(InterruptedError):
+        command(bench)
+    first = commit(bench, receipts)
+    if deaths_at == "stop runs":
+        assert first.conclusion is Conclusion.DELIVERED
+        return
+    assert isinstance(first.error, CommitAborted) and bench.seen() == [0, 0]
+    assert commit(bench, prepared(bench, EXPORT, SECOND)).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [1, 1]
+
+
+def test_a_command_stops_no_query_that_is_between_two_batches(bench: Bench) -> None:
+    session = bench.session()
+    assert bench.commit(bench.receipts(0), session).conclusion is Conclusion.DELIVERED
+    bench.settle()
+    prepared(bench, STREAM, "2" * 16)  # of another run, which has died
+    command(bench)
+    assert bench.commit(bench.receipts(1), session).conclusion is Conclusion.DELIVERED
+
+
+def test_a_stop_outlives_later_stops_and_claims_when_the_ledger_is_compacted(bench: Bench) -> None:
+    """The newest record of each key stays."""
+    for run in (FIRST, SECOND):
+        prepared(bench, EXPORT, run)
+        command(bench)
+    plain = [decode_batch(entry[2]) for entry in bench.broker.logs[LEDGER, 0] if entry[0] < 0 and entry[2] is not None]
+    keys = [record.key for batch in plain for record in batch.records if (record.key or b"").startswith(b"/stop/")]
+    assert keys == [f"/stop/{SINK}/{run}".encode() for run in (FIRST, SECOND)]
+
+
+class Paused:
+    """A machine that is run up to a request, and then on: something else happens in between."""
+
+    def __init__(self, bench: Bench, machine: Committer) -> None:
+        self.result: CommitResult | None = None
+        self._requests = self._run(bench, machine)
+
+    def run(self, until: str = "") -> None:
+        next((purpose for purpose in self._requests if purpose == until), None)
+
+    def _run(self, bench: Bench, machine: Committer) -> Iterator[str]:
+        """The purpose of each request before the broker gets it."""
+        progress = machine.step(bench.now_ms, ())
+        while progress.result is None:
+            answered = []
+            for request in progress.asks:
+                yield request.purpose
+                answered.append(bench._answer(request, {}))
+            if not answered:
+                assert progress.wake_at_ms is not None
+                bench.now_ms = max(bench.now_ms + 1, progress.wake_at_ms)
+                bench.settle()
+            progress = machine.step(bench.now_ms, answered)
+        self.result = progress.result
+
+
+def die() -> None:
+    raise InterruptedError

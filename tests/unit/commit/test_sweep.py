@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.identity import TaskIdentity, code_of_label, run_of_label
+from kafka_sink.commit.identity import TaskIdentity, run_of_label
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
@@ -37,9 +37,9 @@ def is_swept(
     operation: DriverOperation = DriverOperation.COMMIT,
     sink_id: str = SINK,
     state: str = ONGOING,
-    codes: frozenset[str] = frozenset(),
+    stopped_runs: frozenset[str] = frozenset(),
 ) -> bool:
-    rule = sweep_rule(DriverSession(SINK, own, NAMED), newest, Job(operation, key, codes=codes))
+    rule = sweep_rule(DriverSession(SINK, own, NAMED), newest, Job(operation, key, stopped_runs=stopped_runs))
     name = TaskIdentity(sink_id, run, 0, 0).transactional_id
     found = TransactionDescription(name, state, 1, 0, 60_000, start_ms, ())
     return rule.is_dangling(found)
@@ -77,12 +77,12 @@ def test_under_the_name_of_the_release_before_only_replaced_runs_are_over() -> N
 
 
 @pytest.mark.parametrize("operation", [DriverOperation.SWEEP, DriverOperation.FINISH])
-def test_an_operator_ends_the_transactions_of_every_run_whose_line_was_fenced(operation: DriverOperation) -> None:
-    codes = frozenset({code_of_label("monday")})
+def test_an_operator_ends_the_transactions_of_every_run_that_it_has_stopped(operation: DriverOperation) -> None:
+    stopped_runs = frozenset({OTHER, OWN_OF_LABEL})
     for run in (OTHER, OWN_OF_LABEL):
-        assert is_swept(None, run, SINCE_MS + 1, operation=operation, codes=codes)
-        assert not is_swept(None, run, SINCE_MS + 1, operation=operation, codes=codes, sink_id="another")
-    assert not is_swept(None, OF_OTHER_LABEL, SINCE_MS + 1, operation=operation, codes=codes)
+        assert is_swept(None, run, SINCE_MS + 1, operation=operation, stopped_runs=stopped_runs)
+        assert not is_swept(None, run, SINCE_MS + 1, operation=operation, stopped_runs=stopped_runs, sink_id="another")
+    assert not is_swept(None, OF_OTHER_LABEL, SINCE_MS + 1, operation=operation, stopped_runs=stopped_runs)
 
 
 def test_a_stream_leaves_the_transactions_of_labels_alone_though_they_began_earlier() -> None:
