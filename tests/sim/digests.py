@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def digest_elsewhere(module: str, seed: int) -> str:
-    """The digest of another process with another hash seed: that of this process is random, unless somebody has set it."""
+    """Of another process with another hash seed. That of this one is random, unless somebody has set it."""
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     command = [sys.executable, "-m", module, "--seed", str(seed)]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
