@@ -243,17 +243,17 @@ class LedgerRead(CommitStep):
                 for offset, ledger_key, value in ended if marker.is_commit_marker else []:
                     self._keep(ledger_key, Found(offset, value))
         elif raw.is_transactional:
-            for offset, key, value in self._skim(raw, self._is_of_decision):
+            for offset, key, content in self._skim(raw, self._is_of_decision):
                 waiting = self._waiting.setdefault((raw.producer_id, raw.producer_epoch), [])
-                waiting.append((offset, decode_key(key), ERASED if value is None else value))
+                waiting.append((offset, decode_key(key), ERASED if content is None else content))
         else:
-            for offset, key, value in self._skim(raw, self._is_of_decision_or_line):
+            for offset, key, content in self._skim(raw, self._is_of_decision_or_line):
                 if (key or b"").startswith(self._stop_prefix):
-                    self._take_stop(key or b"", value)
+                    self._take_stop(key or b"", content)
                 elif not self._is_claim(key):
-                    self._keep(decode_key(key), Found(offset, beginning_of_plain(value), is_plain=True))
-                elif value is not None:
-                    self._take_claim(offset, key or b"", value)
+                    self._keep(decode_key(key), Found(offset, beginning_of_plain(content), is_plain=True))
+                elif content is not None:
+                    self._take_claim(offset, key or b"", content)
 
     def _skim(self, raw: RawBatch, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Skimmed]:
         """What is under foreign keys is passed over, whatever it is. Of a record that is too large, one byte over the

@@ -40,7 +40,6 @@ from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, 
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.thread_log import log
 
-
 # Delay before retrying when the appender's lock was taken.
 RETRY_MS = 1
 

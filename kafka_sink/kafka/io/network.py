@@ -22,6 +22,7 @@ import os
 import selectors
 import socket
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafka_sink.errors import TransportError

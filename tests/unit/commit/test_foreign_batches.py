@@ -12,7 +12,7 @@ from kafka_sink.formats.records.batch import HEADER_BYTES, EncodedBatch, seal
 from kafka_sink.formats.records.checksum import crc32c
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch, encode_record
-from tests.model.tiny_broker import LEDGER
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import SINK, Bench
 from tests.unit.commit.test_plain_records import listed
 from tests.unit.commit.test_set_aside import SECOND, put, set_aside

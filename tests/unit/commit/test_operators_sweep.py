@@ -18,7 +18,8 @@ from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted
-from tests.support.tiny_broker import LEDGER, ONGOING
+from kafka_sink.formats.records.scalar import decode_batch
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import SINK, Bench
 
 # A batch of a stream; one with a label; one without a name.

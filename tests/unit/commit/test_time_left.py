@@ -14,7 +14,7 @@ from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, Job
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.kafka.client.ask import ReplyKind
-from tests.model.tiny_broker import TIMEOUT_MS
+from tests.support.tiny_broker import TIMEOUT_MS
 from tests.unit.commit.driver_bench import Bench
 
 AHEAD_MS = TIMEOUT_MS - 10_000
