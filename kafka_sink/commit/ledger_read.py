@@ -108,6 +108,10 @@ ERASED = b"\0"
 MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 
 
+class TooManyKeys(RemoteProtocolError):
+    """No record is wrong, so none is to be given up."""
+
+
 class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
@@ -223,6 +227,8 @@ class LedgerRead(CommitStep):
             for batch in raw_batches(records):
                 self._take(batch)
                 offset = max(offset, batch.next_offset)
+        except TooManyKeys:
+            raise
         except RemoteProtocolError as error:
             if error.entry is LEDGER_UNREADABLE:
                 raise
@@ -326,7 +332,7 @@ class LedgerRead(CommitStep):
             self._key_counts[sink_id] += 1
             if self.limits_keys and self._key_counts[sink_id] > KEYS_READ_MAX:
                 text = f"more than {KEYS_READ_MAX} records of sink {sink_id}. Choose another sink.id for what is new"
-                raise RemoteProtocolError(self._about_ledger(text))
+                raise TooManyKeys(self._about_ledger(text))
         known = self._newest.get(ledger_key)
         if known is None or found.offset >= known.offset:
             self._newest[ledger_key] = found
