@@ -15,10 +15,15 @@ from pyspark.accumulators import AccumulatorParam
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import DeliveryError, KafkaSinkError, TransactionError, copy_error
 from kafka_sink.errors.table.commits import WRITE_TOO_LONG
+from kafka_sink.kafka.wire.codes import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+)
 
-# Records are refused so when their transaction is over: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED,
-# TRANSACTION_ABORTABLE. Those that were still to be sent are dropped without a code.
-ENDED_CODES = frozenset({47, 48, 90, 120, None})
+# Records are refused so when their transaction is over. Those that were still to be sent are dropped without a code.
+ENDED_CODES = frozenset({INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED, TRANSACTION_ABORTABLE, None})
 GUIDE = "docs/guides/exports.md"
 
 

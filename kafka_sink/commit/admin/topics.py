@@ -19,7 +19,11 @@ from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.kafka.wire.codes import (
+    INVALID_CONFIG,
+    INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR,
     LEADER_NOT_AVAILABLE,
+    POLICY_VIOLATION,
     REPLICA_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,7 +34,7 @@ from kafka_sink.options.sink_options import TopicPlan
 UNSETTLED = (LEADER_NOT_AVAILABLE, REPLICA_NOT_AVAILABLE)
 LOOK_AGAIN_MS = 20
 # Refused because of the request, not because of the brokers' state.
-INVALID = frozenset({37, 38, 40, 44})
+INVALID = frozenset({INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG, POLICY_VIOLATION})
 # Kafka's AclOperation codes, bit positions of a topic's authorized operations; and the number for operations not told.
 READ, WRITE = 3, 4
 NOT_TOLD = -(1 << 31)

@@ -8,18 +8,31 @@ from typing import TypeVar
 from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError, copy_error
 from kafka_sink.errors.table.brokers import COMMIT_UNKNOWN, PARTITION_GONE
 from kafka_sink.kafka.client.outcome import describe
-from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, code
+from kafka_sink.kafka.wire.codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_RECORD,
+    INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    code,
+)
 from kafka_sink.producer.engine.commands import PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 E = TypeVar("E", bound=DeliveryError)
 
 _ADVICE = {
-    10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
-    "smaller records",
-    87: "the broker checks record contents on this topic (for example keys are required on a compacted one)",
-    32: "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms); a number is taken "
-    "for milliseconds, so one of microseconds is in the distant future: divide it by 1000",
+    MESSAGE_TOO_LARGE: (
+        "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
+        "smaller records"
+    ),
+    INVALID_RECORD: (
+        "the broker checks record contents on this topic (for example keys are required on a compacted one)"
+    ),
+    INVALID_TIMESTAMP: (
+        "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms); a number is taken "
+        "for milliseconds, so one of microseconds is in the distant future: divide it by 1000"
+    ),
 }
 
 
