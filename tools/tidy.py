@@ -16,6 +16,7 @@ Every rule is a function from sources to complaints and is tested on small made-
 from __future__ import annotations
 
 import ast
+import gc
 import graphlib
 import io
 import re
@@ -97,6 +98,7 @@ MACHINE_PATH = re.compile("/" + r"(work|root|home/\w+|Users/\w+)/\w")
 
 # A file name in a sentence. After a wildcard it is a pattern, not a name.
 MENTIONED = re.compile(r"(?<![\w*./-])(?:\w+/)*\w+\.py\b")
+COMMENTED = re.compile(r"#.*\.py\b")
 OTHER_PROJECTS = ("pyspark/",)
 # A function's name says what it does. A participle that describes the result (`joined`) is not a verb.
 PARTICIPLES = frozenset(
@@ -359,6 +361,9 @@ def _sentences(source: Source) -> Iterator[tuple[int, str]]:
             text = ast.get_docstring(node, clean=False)
             if text:
                 yield node.body[0].lineno, text
+    # To cut a file into tokens takes longer than all rules.
+    if not COMMENTED.search(source.text):
+        return
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -424,7 +429,17 @@ PYTHON_RULES = (
 
 
 def complaints(sources: Iterable[Source]) -> list[str]:
-    every = list(sources)
+    """All trees live until the end: the garbage collector, which would visit them over and over, waits."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _complaints(list(sources))
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _complaints(every: Sequence[Source]) -> list[str]:
     found = [
         text for source in every for rule in (PYTHON_RULES if source.is_python else TEXT_RULES) for text in rule(source)
     ]
