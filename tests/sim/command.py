@@ -29,9 +29,9 @@ class Planted:
     limit: int
     violation: Callable[[int], Violation | None]
 
-    def first_caught(self) -> tuple[int, str] | None:
-        """The first seed, counted from 1, that finds it, and the promise that is broken."""
-        for seed in range(1, self.limit + 1):
+    def first_caught(self, first: int = 1) -> tuple[int, str] | None:
+        """The first seed that finds it, and the promise that is broken. `first` is tried before all others."""
+        for seed in sorted(range(1, self.limit + 1), key=lambda seed: seed != first):
             violation = self.violation(seed)
             if violation is not None:
                 return seed, violation.invariant
