@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 import kafka_sink
 from tests.spark.test_jobs_without_format import (
-    door,
+    ran,
     test_a_stream_without_the_format_goes_on_where_it_stopped,
     test_an_export_without_the_format_writes_each_row_once_and_says_how_many,
 )
 
 __all__ = [
-    "door",
+    "ran",
     "test_a_stream_without_the_format_goes_on_where_it_stopped",
     "test_an_export_without_the_format_writes_each_row_once_and_says_how_many",
 ]

@@ -20,6 +20,7 @@ JOB = """
 import os, sys, threading, time
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from kafka_sink import ConfigError, sink_metrics
 from kafka_sink.telemetry.metrics.notebook import application_folder_of
 
 __FACTS__
@@ -84,8 +85,13 @@ query = rows.option("checkpointLocation", os.path.dirname(SEEN) + "/checkpoint")
 while query.lastProgress is None or (os.environ["AWAITED"] and os.environ["AWAITED"] not in open(SEEN).read()):
     time.sleep(0.1)
 query.stop()
+print("metrics", list(sink_metrics(spark)))
 spark.stop()
 tell("after")
+try:
+    sink_metrics(spark)
+except ConfigError as error:
+    print("metrics", error)
 spark = SparkSession.builder.getOrCreate()
 print("folder", application_folder_of(spark))
 tell("again")
@@ -102,7 +108,7 @@ tell("again")
     ],
     ids=["tcp", "unix", "without-reuse", "without-daemon"],
 )
-def test_each_process_of_an_application_knows_what_it_is(
+def test_each_process_of_an_application_knows_what_it_is_and_metrics_of_a_stopped_session_are_refused(
     settings: dict[str, str], lives_on: bool, tmp_path: Path
 ) -> None:
     """One that lives on after its commit goes on with what another thread has begun there."""
@@ -143,3 +149,7 @@ def test_each_process_of_an_application_knows_what_it_is(
         "again": {users._replace(folder=second)},
     }
     assert second != first
+    assert [line.removeprefix("metrics ") for line in run.stdout.splitlines() if line.startswith("metrics ")] == [
+        "[]",
+        "this session has no running Spark application, or it has been stopped",
+    ]
