@@ -5,6 +5,7 @@ Errors here are logged once and have no other effect: no batch fails because its
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.session import Conclusion
+from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.brokers import NOT_TOLD
+from kafka_sink.errors.table.writes import CREDENTIALS_IN_CLEAR
 from kafka_sink.kafka.io.warn_once import warn_once
-from kafka_sink.options.host.operator_rules import check_file_is_allowed
+from kafka_sink.options.host.operator_rules import check_file_is_allowed, check_variable_is_allowed
 from kafka_sink.options.sink_options import TelemetryOptions
+from kafka_sink.security.this_host import is_url_of_this_host
 from kafka_sink.spark.client_id import client_id_of
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
@@ -24,6 +28,12 @@ from kafka_sink.spark.process import own_jvm
 from kafka_sink.telemetry.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.telemetry.metrics.store import newest_in_turn, note, told_before
 from kafka_sink.telemetry.metrics.trace_ids import instance_of, sink_name
+
+_HEADERS = (
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,6 +53,8 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
                 warn_once("Spark names no folder of this application here, so no figures can be kept and served")
             elif problem := ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port, own_jvm()):
                 warn_once(f"figures are not served: {problem}")
+    if telemetry.otlp_endpoint is not None:
+        _check_collector(telemetry.otlp_endpoint)
     if not telemetry.wants_lineage:
         return telemetry
     if telemetry.lineage_file is not None:
@@ -50,6 +62,19 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
     places = [*zip(columns.names, columns.indices, strict=True), *columns.record]
     fields = tuple((name, schema.fields[index].dataType.simpleString()) for name, index in places)
     return replace(telemetry, lineage_fields=fields)
+
+
+def _check_collector(endpoint: str) -> None:
+    """OpenTelemetry's exporters send what these variables of the driver hold, such as an API key, wherever an option
+    says."""
+    for name in filter(os.environ.get, _HEADERS):
+        check_variable_is_allowed("metrics.otlp.endpoint", name)
+        if not endpoint.lower().startswith("https://") and not is_url_of_this_host(endpoint):
+            raise ConfigError(
+                f"what {name} of the driver's environment holds would cross the network in clear to "
+                "metrics.otlp.endpoint: give an address with https://, or a collector on this host",
+                CREDENTIALS_IN_CLEAR,
+            )
 
 
 def commit_and_report(batch: FinishedBatch) -> Conclusion:

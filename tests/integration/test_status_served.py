@@ -28,6 +28,7 @@ import yaml
 
 from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
 from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.errors import AuthenticationError
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.operate.cli.status import describe
 from kafka_sink.operate.status.collect import ClusterLook
@@ -166,6 +167,23 @@ def test_a_cluster_without_a_ledger_and_a_mistake_of_the_program_are_failed_look
         watcher.look()
         assert value(watcher.text, "pykafka_sink_status_look_failures_total", error="KeyError") == 1
         assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_login_that_was_refused_is_not_tried_at_every_look() -> None:
+    now_s, tried, told = [0.0], [], Told()
+
+    @contextmanager
+    def connect() -> Iterator[ClusterLook]:
+        tried.append(now_s[0])
+        raise AuthenticationError("broker b refused the credentials")
+        yield
+
+    watcher = Watcher(connect, Limits(0, 0), told.append, describe, 15, lambda: now_s[0])
+    for second in range(0, 200, 15):
+        now_s[0] = second
+        watcher.look()
+    assert tried == [0, 60, 180] and told == ["broker b refused the credentials"]
+    assert value(watcher.text, "pykafka_sink_status_up") == 0
 
 
 def test_a_driver_whose_clock_is_ahead_hides_nothing_from_a_process_that_goes_on_looking(sink: Sink) -> None:

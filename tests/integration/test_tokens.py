@@ -19,7 +19,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
+from kafka_sink.kafka.auth.renewal import Renewed, _try_get
 from kafka_sink.kafka.auth.secured import authenticator
+from kafka_sink.kafka.auth.token import token_source
 from kafka_sink.kafka.io import web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
@@ -320,6 +322,23 @@ def test_a_function_that_gives_no_token_is_named_and_nothing_of_it_is_shown(prov
 
 
 # ---- tokens that expire ----------------------------------------------------------------------------------------
+
+
+def test_a_renewal_that_is_refused_is_tried_again_after_a_minute_whether_the_token_lives_or_not(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(Renewed, "_set_timer", lambda _self, wait_s: waits.append(wait_s))
+    tokens = token_source(options(server))
+    server.answers += [(401, {}, b'{"error": "invalid_client"}')] * 10
+    for _ in range(2):
+        tokens.on_renewed(*_try_get(tokens._get))
+    assert len(server.requests) == 2 and all(59 < wait_s <= 60 for wait_s in waits[1:]), waits
+    tokens._end_s = time.time() - 1
+    for _ in range(3):
+        with pytest.raises(AuthenticationError, match="answered 401"):
+            tokens.current()
+    assert len(server.requests) == 2
 
 
 def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenServer) -> None:

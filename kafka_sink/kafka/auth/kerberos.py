@@ -10,6 +10,7 @@ their life.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError, foreign_text
@@ -19,6 +20,7 @@ from kafka_sink.kafka.auth.login import read_login_options
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.options import SecurityOptions
 from kafka_sink.options.host.files import locate_file, read_file, resolve_references
+from kafka_sink.options.host.operator_rules import check_file_is_allowed, check_store_is_allowed
 from kafka_sink.security.kerberos import GssapiExchange, KerberosLogin, kerberos_login
 
 if TYPE_CHECKING:
@@ -147,19 +149,40 @@ def _acquire_credentials(login: KerberosLogin) -> gssapi.Credentials:
         name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     store: dict[str, str] = {}
     if login.keytab is not None:
-        keytab = _resolve_file("keyTab", login.keytab)
+        keytab = _resolve_keytab(login.keytab)
         shared = hashlib.sha256(f"{login.principal}\0{keytab}".encode()).hexdigest()
         store = {"client_keytab": keytab, "ccache": f"MEMORY:pykafka-sink-{shared}"}
     elif login.ticket_cache is not None:
-        store = {"ccache": _resolve_file("ticketCache", login.ticket_cache)}
+        store = {"ccache": _resolve_cache(login.ticket_cache)}
     return gssapi.Credentials(name=name, mechs=[gssapi.MechType.kerberos], usage="initiate", store=store or None)
 
 
-def _resolve_file(what: str, name: str) -> str:
-    """FILE:/path, with the path resolved like other files; other types (KEYRING:, KCM:) unchanged."""
-    kind, colon, path = name.partition(":")
-    if colon and kind.upper() != "FILE" and "/" not in kind:
+def _resolve_keytab(name: str) -> str:
+    """FILE:/path, with the path resolved like other files; other types (MEMORY:) unchanged."""
+    kind, path = _split_name(name)
+    if kind not in ("", "FILE", "WRFILE"):
+        check_store_is_allowed("keyTab")
         return name
-    path = path if colon and kind.upper() == "FILE" else name
+    return _resolve_file("keyTab", path)
+
+
+def _resolve_cache(name: str) -> str:
+    """The same; DIR:/folder, or DIR::/folder/file of it, is a folder, which the library looks into."""
+    kind, path = _split_name(name)
+    if kind == "DIR":
+        check_file_is_allowed("ticketCache", Path(path.removeprefix(":")))
+        return name
+    if kind not in ("", "FILE"):
+        check_store_is_allowed("ticketCache")  # KEYRING:, KCM:, MEMORY:
+        return name
+    return _resolve_file("ticketCache", path)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    kind, colon, path = name.partition(":")
+    return (kind.upper(), path) if colon and "/" not in kind else ("", name)
+
+
+def _resolve_file(what: str, path: str) -> str:
     read_file(what, path)  # the library would report an unreadable file as empty
     return f"FILE:{locate_file(what, path)}"

@@ -2,7 +2,8 @@
 
 The first one is fetched when the producer or client is created, as in the Java client, so that a wrong secret fails
 there. Later ones are fetched by a timer before the current one expires: a Kafka session may end with its token, so
-reauthentication needs a new one by then. It blocks only if the current one has expired.
+reauthentication needs a new one by then. It blocks only if the current one has expired. What is refused is asked for
+again after minutes (refused.py), not with the options' short waits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kafka_sink.errors import KafkaSinkError, TransportError
+from kafka_sink.kafka.auth.refused import RefusedLogin
 from kafka_sink.options import SecurityOptions
 
 T = TypeVar("T")
@@ -41,7 +43,8 @@ class Renewed(Generic[T]):
         what: str,
         is_kept: bool,
     ) -> None:
-        self._get = get
+        refused = self._refused = RefusedLogin()
+        self._get: Callable[[], T] = lambda: refused.try_once(get)
         self._end_s_of = end_s_of
         self._options = options
         self._what = what
@@ -89,7 +92,8 @@ class Renewed(Generic[T]):
         _LOGGER.warning("no new %s, the current one is still used: %s", self._what, trouble)
         self._failures += 1
         grown_ms = self._options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
-        self._set_timer(max(min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000, RETRY_S_MIN))
+        wait_s = min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000
+        self._set_timer(max(wait_s, self._refused.left_s, RETRY_S_MIN))
 
     def _store(self, value: T) -> None:
         now_s, end_s = time.time(), self._end_s_of(value)

@@ -17,6 +17,7 @@ from typing import Any
 
 from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.auth.refused import RefusedLogin
 from kafka_sink.operate.cli.cluster_screen import (
     HISTORY,
     TOPICS_SHOWN_MAX,
@@ -43,7 +44,7 @@ from kafka_sink.operate.status.findings import Finding, Severity, span, worst
 
 
 def watch_cluster(session: StatusSession, given: argparse.Namespace) -> Report:
-    repeated, paces = Repeated(session.cluster, limits_of(given)), Paces()
+    repeated, paces, refused = Repeated(session.cluster, limits_of(given)), Paces(), RefusedLogin()
     facts, found = repeated.look()  # raises if there is nothing to watch
 
     def look() -> Look:
@@ -51,7 +52,7 @@ def watch_cluster(session: StatusSession, given: argparse.Namespace) -> Report:
         problem = ""
         if paces.is_begun:
             try:
-                facts, found = repeated.look()
+                facts, found = refused.try_once(repeated.look)
             except KafkaSinkError as error:
                 problem = str(error)
         if not problem:

@@ -31,7 +31,7 @@ from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.open_decisions import judge_open
 from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, RemoteProtocolError
+from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.commits import NO_LEDGER
 from kafka_sink.formats.records.skim import skim_batch
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
@@ -161,6 +161,8 @@ class ClusterLook:
         reader = PartitionReader(self.client, topic, 0, self._patience_ms)
         try:
             return any(map(_has_decisions, islice(reader.first_batches(*reader.extent()), RECOGNISED_BATCHES)))
+        except AuthenticationError:
+            raise  # one topic after the other would be tried
         except KafkaSinkError as error:
             if not (isinstance(error, BrokerError) and error.code == TOPIC_AUTHORIZATION_FAILED):
                 notes.append(_unknown_text(topic, error))

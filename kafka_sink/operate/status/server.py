@@ -2,7 +2,8 @@
 saw last. It does not live in a job, so it tells of a job that died.
 
 A look that fails is a figure of its own and changes nothing else: what was seen before stays, with the time of that
-look. The client is made anew after a failure, so that files with passwords and certificates are read again.
+look. The client is made anew after a failure, so that files with passwords and certificates are read again; after
+minutes, if they were refused.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.auth.refused import RefusedLogin
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts
 from kafka_sink.operate.status.figures import OwnFigures, status_text
@@ -39,12 +41,14 @@ class Watcher:
         tell: Callable[[str], None],
         describe: Callable[[ClusterFacts, list[Finding]], dict[str, Any]],
         interval_s: int,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect = connect
         self._limits = limits
         self._tell = tell
         self._describe = describe
         self._interval_s = interval_s
+        self._refused = RefusedLogin(now_s)
         self._open = ExitStack()
         self._cluster: ClusterLook | None = None
         self._failures = Counter[str]()
@@ -73,9 +77,7 @@ class Watcher:
     def _try(self) -> tuple[str, str]:
         """Why the look failed, and the class of the error; both empty if it did not."""
         try:
-            if self._cluster is None:
-                self._cluster = self._open.enter_context(self._connect())
-            facts, found = examine(self._cluster, self._limits)
+            facts, found = self._refused.try_once(self._examine)
         except Exception as error:  # a mistake of this program must not end the watch either
             self.close()
             if not isinstance(error, KafkaSinkError):
@@ -84,6 +86,11 @@ class Watcher:
         self._last = time.time(), facts, found
         missing = [*facts.notes, *(each.problem for each in facts.ledgers if each.problem)]
         return "; ".join(missing), INCOMPLETE if missing else ""
+
+    def _examine(self) -> tuple[ClusterFacts, list[Finding]]:
+        if self._cluster is None:
+            self._cluster = self._open.enter_context(self._connect())
+        return examine(self._cluster, self._limits)
 
     def close(self) -> None:
         self._cluster = None

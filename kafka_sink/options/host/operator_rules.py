@@ -34,6 +34,13 @@ def check_file_is_allowed(option: str, path: Path) -> None:
         raise file_error(option)
 
 
+def check_store_is_allowed(option: str) -> None:
+    """Of credentials that are in no file, but in the memory of this process or of the host: whose they are is not
+    known."""
+    if FILES in os.environ:
+        raise file_error(option)
+
+
 def file_error(option: str) -> ConfigError:
     return _error(f"{option} names a file", FILES, "folders")
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.operate.cli.recover_all import recover_all
 from kafka_sink.operate.cli.report import DONE, REFUSED, Report
 from kafka_sink.options.sink_options import DEFAULT_LEDGER
@@ -87,6 +87,11 @@ def test_a_topic_whose_configuration_was_refused_may_be_a_ledger() -> None:
 def test_what_this_principal_may_not_read_and_what_is_not_there_is_no_ledger(client: TwoTopics) -> None:
     report = recover(client)
     assert report.exit_code == DONE and report.content["notes"] == []
+
+
+def test_credentials_that_are_refused_are_not_tried_for_one_topic_after_the_other() -> None:
+    with pytest.raises(AuthenticationError):
+        recover(TwoTopics(AuthenticationError("no"), names=(DEFAULT_LEDGER, OTHER)))
 
 
 def test_where_no_ledger_was_found_the_reason_is_told_too() -> None:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.kafka.auth.kerberos import _resolve_cache, _resolve_keytab
 from kafka_sink.options.host import files
 from kafka_sink.options.host.files import add_search_folder, locate_file, read_file, resolve_references
 from kafka_sink.options.host.operator_rules import FILES, VARIABLES
@@ -106,3 +107,56 @@ def test_variables_can_be_limited_by_their_names(
     with pytest.raises(ConfigError, match=r"refers to a variable of the environment that is not allowed") as caught:
         resolve_references("sasl.password", "${env:KAFKA_PASSWORD}")
     assert caught.value.name == "PKS-1017" and CONTENT not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["", "FILE:", "WRFILE:"])
+def test_a_keytab_keeps_to_the_rule_whatever_type_is_written_before_it(kind: str, place: Path) -> None:
+    assert _resolve_keytab(f"{kind}{place}/allowed/file") == f"FILE:{place}/allowed/file"
+    with pytest.raises(ConfigError, match="keyTab names a file that is not allowed"):
+        _resolve_keytab(f"{kind}{place}/other/file")
+
+
+def test_a_ticket_cache_keeps_to_the_rule_whatever_type_it_has(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DIR:{}", "DIR::{}/tkt"):
+        allowed = name.format(place / "allowed")
+        assert _resolve_cache(allowed) == allowed
+        with pytest.raises(ConfigError, match="ticketCache names a file that is not allowed"):
+            _resolve_cache(name.format(place / "other"))
+    assert _resolve_cache(f"FILE:{place}/allowed/file") == f"FILE:{place}/allowed/file"
+    elsewhere = ("KEYRING:persistent:0", "KCM:", "MEMORY:x", "dir:/tmp/cc", "API:")
+    for name in elsewhere:
+        with pytest.raises(ConfigError, match="not allowed on this host"):
+            _resolve_cache(name)
+        with pytest.raises(ConfigError, match="not allowed on this host"):
+            _resolve_keytab(name)
+    monkeypatch.delenv(FILES)
+    assert [_resolve_cache(name) for name in elsewhere] == list(elsewhere)
+
+
+def begin_at(endpoint: str) -> None:
+    schema = StructType().add("value", StringType())
+    options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", "metrics.otlp.endpoint": endpoint})
+    assert options.telemetry is not None
+    begin_telemetry(options.telemetry, choose_columns(schema, "t"), schema)
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"])
+def test_headers_of_the_drivers_environment_go_nowhere_in_clear_and_only_where_their_variable_may_be_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = ("https://collector:4318", "http://127.0.0.1:4318", "http://localhost:4318")
+    for place in (*places, "http://collector:4318"):
+        begin_at(place)
+    monkeypatch.setenv(name, f"api-key={CONTENT}")
+    for place in places:
+        begin_at(place)
+    with pytest.raises(ConfigError, match=f"{name} .* would cross the network in clear") as caught:
+        begin_at("http://collector:4318")
+    assert caught.value.name == "PKS-1016" and CONTENT not in str(caught.value)
+    monkeypatch.setenv(VARIABLES, "KAFKA_*")
+    for place in places:
+        with pytest.raises(ConfigError, match=r"metrics\.otlp\.endpoint refers to a variable") as caught:
+            begin_at(place)
+        assert caught.value.name == "PKS-1017"
+    monkeypatch.setenv(VARIABLES, "OTEL_*")
+    begin_at("https://collector:4318")
