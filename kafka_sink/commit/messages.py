@@ -23,6 +23,10 @@ NAMED_MAX = 10
 _LATER = "After that the same command finds out whether rows are missing"
 
 
+STILL_ACCEPTED = (
+    "ledger.accept.new.sink is set, and the ledger knows this sink: take the option out before the next start. As long "
+    "as it is set, a ledger or sink.id that is given by mistake is not noticed, and a batch may be written again"
+)
 SWEPT = "an operator's command (transactions --abort) was aborting what this sink has open"
 
 
@@ -55,8 +59,7 @@ def fenced_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> Co
         return _export_taken_over_error(commands, batch, reason)
     return aborted_error(
         batch,
-        f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
-        "the other query, or give this one a sink.id of its own",
+        f"another driver of sink {batch.sink_id!r} has taken over ({reason}). {_which_to_stop(batch)}",
         commits.TAKEN_OVER,
     )
 
@@ -66,9 +69,19 @@ def superseded_error(commands: CommandTexts, batch: LedgerRecord, newest: Ledger
         return _export_taken_over_error(commands, batch, f"its last record says {newest.kind.value!r}")
     return aborted_error(
         batch,
-        f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
-        "query, or give it a sink.id of its own",
+        f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). "
+        f"{_which_to_stop(batch)}",
         commits.TAKEN_OVER,
+    )
+
+
+def _which_to_stop(batch: LedgerRecord) -> str:
+    """A name that is shared by accident is no reason: the query is a part of the sink id, where it is known."""
+    if not batch.key.query_id:
+        return "Each sink id has one live writer: stop the other query, or give this one a sink.id of its own"
+    return (
+        "This query runs twice, with one checkpoint or a copy of it: stop one of the two. Another sink.id would write "
+        "its rows twice"
     )
 
 
@@ -87,7 +100,7 @@ def rolled_back_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborte
         batch,
         f"the ledger says that {newest.key} was already {'decided' if newest.entries else 'delivered'}, which is "
         "later: the checkpoint has been rolled back to an older state. Continuing would write rows a second time. "
-        "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
+        "Restore the newer checkpoint, or start with a new one if duplicates are acceptable",
         commits.CHECKPOINT_SET_BACK,
     )
 
@@ -103,9 +116,10 @@ def other_rows_error(record: LedgerRecord, batch: LedgerRecord, how: str, *, is_
         )
     elif record.key.query_id:
         cause = (
-            "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
-            "produces different rows each time it runs, or writes one batch twice under one sink.id. In the first case "
-            "restore the newer checkpoint, or start with a new one"
+            "If the query was changed, or an option that says where its rows go (topic, dead.letter.topic, "
+            "record.errors), put that back for one start: this batch is then found, and the change works from the next "
+            "one on. If the checkpoint is an older copy, and Spark has planned other input under this number, restore "
+            "the newer one. Or the query has other rows each time it runs, or writes one batch twice under one sink.id"
         )
     else:
         cause = "If this is another export, give it its own batch.id"
@@ -132,10 +146,11 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
         batch,
         f"the ledger topic {commands.ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has "
         "run batches before. If the ledger was deleted, or another one is configured, it is not known what was "
-        "delivered. If the query was at-least-once or used another sink.id until now, or foreachBatch wrote none of "
-        "its batches before, set ledger.accept.new.sink=true. "
-        f"After a change of sink.id, first look at `{commands.ledger()}`: what the old one has decided and not "
-        f"finished, no query finishes any more, and it names the command that does{commands.hint}",
+        "delivered. If the query used another sink.id until now, set that again until this batch has ended: if it has "
+        "delivered it, a new one writes it again. Otherwise (it was at-least-once, or foreachBatch wrote none of its "
+        "batches so far), or then, set ledger.accept.new.sink=true for one start. With a new sink.id, first look at "
+        f"`{commands.ledger()}`: what the old one has decided and not finished, no query finishes any more, and it "
+        f"names the command that does{commands.hint}",
         commits.SINK_UNKNOWN,
     )
 

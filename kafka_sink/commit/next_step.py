@@ -12,7 +12,7 @@ abort() in another process, which does not know whether a decision was made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.ledger import (
@@ -99,7 +99,11 @@ def next_step(
             return NextStep(Phase.FENCING)
         found = _judge_commit(job, settings, ledger, batch)
         is_going_on = found.phase in (Phase.CHECKING, Phase.RECORDING)
-        return NextStep(Phase.FENCING) if is_remembered and not is_going_on else found
+        if is_remembered:
+            return found if is_going_on else NextStep(Phase.FENCING)
+        is_known = not job.key.is_label and ledger.find(job.key) is not None
+        is_forgotten = settings.accept_unknown_sink and is_known and not found.note
+        return replace(found, note=messages.STILL_ACCEPTED) if is_forgotten else found
     if job.operation is DriverOperation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run) or (not job.key.is_named and is_closed(ledger, job.key)):

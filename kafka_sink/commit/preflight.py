@@ -54,8 +54,8 @@ ONGOING = "Ongoing"
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
-    "ended by its time-out or another tool, or aborted by another driver of this sink. If another query runs with this "
-    "sink.id, stop it, or give one of them a sink.id of its own"
+    "ended by its time-out or another tool, or aborted by another driver of this sink. If this query runs twice, "
+    "with one checkpoint or a copy of it, stop one of the two"
 )
 WHO_ENDED_IT_IN_EXPORT = (
     "ended by its time-out or another tool, or aborted by another run of this export. If that one has delivered it, "

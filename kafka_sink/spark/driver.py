@@ -36,7 +36,7 @@ from kafka_sink.commit.identity import label_of, sink_id_of_query
 from kafka_sink.commit.ledger import LedgerRecord, batch_at_hand, line_of
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest, manifest_key, partition_of_key
-from kafka_sink.commit.messages import aborted_error, not_closed_text
+from kafka_sink.commit.messages import STILL_ACCEPTED, aborted_error, not_closed_text
 from kafka_sink.commit.open_parts import NOT_TOLD
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, summarize_receipts
 from kafka_sink.commit.session import (
@@ -199,7 +199,7 @@ class Driver:
             settings = replace(settings, patience_ms=settings.sweep_ms)
         result = client.run(Committer(settings, session, job, client.now_ms()))
         for note in result.notes:
-            if note == NOT_VERIFIED or note.startswith(ONCE):
+            if note in (NOT_VERIFIED, STILL_ACCEPTED) or note.startswith(ONCE):
                 warn_once(note)
             else:
                 _LOGGER.warning("sink %s: %s", session.sink_id, note)

@@ -69,7 +69,7 @@ def test_of_the_older_of_two_drivers_nothing_is_seen_and_its_error_names_the_oth
         messages = messages or old.write_tasks()
         with pytest.raises(CommitAborted, match=reason) as caught:
             old.commit(messages)
-        assert "a sink.id of its own" in str(caught.value)
+        assert "one checkpoint or a copy of it" in str(caught.value)
         old.abort(messages)
         assert direct_stream.open() == []
         # Spark would stop here. Continuing in the same run fails as well.

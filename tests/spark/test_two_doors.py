@@ -58,7 +58,7 @@ def test_under_another_sink_id_the_other_door_is_refused_and_says_how_to_go_on(
 
     # A function of the user's may write to several targets, of which one is new: there the old name is no hint.
     known = rf"PKS-6009(?s:.*)knows this query under another sink id \({first}\)(?s:.*)Set sink\.id={first}"
-    new = "PKS-6005(?s:.*)has no record of sink(?s:.*)used another sink.id until now"
+    new = "PKS-6005(?s:.*)has no record of sink(?s:.*)used another sink.id until now, set that again"
     for function, text in ((kafka_sink.foreach_batch(other), known), (write, new)):
         with pytest.raises(Exception, match=text):
             run(folder.read(), function, checkpoint)

@@ -18,9 +18,9 @@ NOT_COMMITTED = ErrorEntry(
     data=HELD,
 )
 TAKEN_OVER = ErrorEntry(
-    "PKS-6002", "another query has the same sink id",
-    "Another driver or a newer run writes under this sink id, which can have one writer.",
-    "Stop one of the two, or give it its own sink.id.",
+    "PKS-6002", "another run has taken over",
+    "A query runs twice, with one checkpoint or a copy of it. The run that began later goes on.",
+    "Stop one of the two. Another sink.id would write the rows twice.",
     ("has taken over",),
     data=HELD,
 )
@@ -34,8 +34,9 @@ CHECKPOINT_SET_BACK = ErrorEntry(
 OTHER_ROWS = ErrorEntry(
     "PKS-6004", "repeated batch has other rows",
     "A delivered batch comes again under its name with other row counts, or in one run with other rows.",
-    "Another export: its own batch.id. Two writes inside foreachBatch: a sink.id for each. A stream: restore its "
-    "newer checkpoint. replay.mismatch=warn goes on without the new rows.",
+    "Another export: its own batch.id. Two writes inside foreachBatch: a sink.id for each. A stream: put back for one "
+    "start what was changed in the query, or in topic, dead.letter.topic or record.errors; or restore the newer "
+    "checkpoint. replay.mismatch=warn goes on without the new rows.",
     ("comes again with other rows",),
     data="The rows that were delivered before stay. The rows of the repetition were not written.",
 )
@@ -43,8 +44,8 @@ SINK_UNKNOWN = ErrorEntry(
     "PKS-6005", "ledger does not know this sink",
     "The query has run before, and is not there: the record was deleted, it is another ledger, or the query was "
     "at-least-once.",
-    "Correct ledger.topic, or set ledger.accept.new.sink=true for the first start. After a change of sink.id, first "
-    "run the `ledger` command of the text: it shows what the old one has left open.",
+    "Correct ledger.topic. After a change of sink.id, set the old one until the batch has ended: a new one would write "
+    "it again. Then, or if there was none, set ledger.accept.new.sink=true for one start.",
     ("has no record of sink",),
     data=HELD,
 )

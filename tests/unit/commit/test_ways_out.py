@@ -1,0 +1,95 @@
+"""Texts that name an option or a thing to stop, and what follows if a user does what they say.
+
+Those that name a command: tests/integration/advising.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.commit.identity import sink_id_of_query
+from kafka_sink.commit.messages import STILL_ACCEPTED
+from kafka_sink.commit.receipt import TaskReceipt
+from kafka_sink.commit.session import CommitResult, Conclusion, DriverSession
+from kafka_sink.errors import CommitAborted
+from tests.unit.commit.driver_bench import QUERY, SINK, Bench
+
+FIRST, SECOND, THIRD = "1" * 16, "2" * 16, "3" * 16
+
+
+def session(run: str, name: str = SINK, query: str = QUERY) -> DriverSession:
+    return DriverSession(sink_id_of_query(name, query), run, named_sink_id=name)
+
+
+def rows(bench: Bench, batch: int, run: str, name: str = SINK, query: str = QUERY) -> list[TaskReceipt]:
+    bench.settle()
+    return bench.receipts(batch, query=query, run=run, sink_id=sink_id_of_query(name, query))
+
+
+def commit(bench: Bench, batch: int, run: str, name: str = SINK, query: str = QUERY) -> CommitResult:
+    return bench.commit(rows(bench, batch, run, name, query), session(run, name, query))
+
+
+def text_of(verdict: CommitResult, name: str) -> str:
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == name, verdict
+    return str(verdict.error)
+
+
+@pytest.mark.parametrize(("is_late", "name"), [(True, "PKS-6002"), (False, "PKS-6001")])
+def test_of_a_query_that_runs_twice_one_has_to_stop_and_no_name_is_to_be_changed(
+    bench: Bench, is_late: bool, name: str
+) -> None:
+    """The query is a part of the sink id, so the other driver is of this query, or of a copy of its checkpoint. What
+    the older one has prepared before is aborted by the younger one."""
+    old, younger = session(FIRST), session(SECOND)
+    assert bench.commit(rows(bench, 0, FIRST), old).conclusion is Conclusion.DELIVERED
+    prepared = [] if is_late else rows(bench, 1, FIRST)
+    assert bench.commit(rows(bench, 1, SECOND), younger).conclusion is Conclusion.DELIVERED
+    text = text_of(bench.commit(prepared or rows(bench, 1, FIRST), old), name)
+    assert "stop one of the two" in text and "a sink.id of its own" not in text
+    # The older one is stopped.
+    assert bench.commit(rows(bench, 2, SECOND), younger).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [3, 3]
+
+
+def test_after_a_checkpoint_was_set_back_a_new_one_begins_and_no_sink_id_is_advised(bench: Bench) -> None:
+    """Another sink.id is refused, because the ledger knows the query, and names the one that is refused here."""
+    for batch in range(3):
+        assert commit(bench, batch, FIRST).conclusion is Conclusion.DELIVERED
+    text = text_of(commit(bench, 1, SECOND), "PKS-6003")
+    assert "start with a new one if" in text and "sink.id" not in text
+    assert commit(bench, 0, THIRD, query="query-of-a-new-checkpoint").conclusion is Conclusion.DELIVERED
+
+
+def test_an_option_that_says_where_rows_go_is_put_back_for_one_start(bench: Bench) -> None:
+    """The batch was delivered and is not in Spark's log. Dead letters make a second topic of it."""
+    assert commit(bench, 0, FIRST).conclusion is Conclusion.DELIVERED
+    first, *others = rows(bench, 0, SECOND)
+    verdict = bench.commit([bench.write_also(first, ("dead", 0)), *others], session(SECOND))
+    text = text_of(verdict, "PKS-6004")
+    assert "(topic, dead.letter.topic, record.errors), put that back for one start" in text
+    assert "start with a new one" not in text
+    assert commit(bench, 0, THIRD).conclusion is Conclusion.ALREADY_DELIVERED
+    first, *others = rows(bench, 1, THIRD)
+    changed = bench.commit([bench.write_also(first, ("dead", 0)), *others], session(THIRD))
+    assert changed.conclusion is Conclusion.DELIVERED and bench.seen() == [2, 2]
+
+
+def test_after_a_change_of_sink_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:
+    """Inside foreachBatch, where another name of the query may be another output, and so is no reason to refuse."""
+    for batch in range(2):
+        assert commit(bench, batch, FIRST, "old").conclusion is Conclusion.DELIVERED
+    text = text_of(commit(bench, 1, SECOND, "new"), "PKS-6005")
+    assert "set that again until this batch has ended" in text and "ledger.accept.new.sink=true for one start" in text
+    assert commit(bench, 1, SECOND, "old").conclusion is Conclusion.ALREADY_DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    began = commit(bench, 2, THIRD, "new")
+    assert began.conclusion is Conclusion.DELIVERED and not began.notes
+    # One start: the next one says that the option is still there.
+    goes_on = commit(bench, 3, "4" * 16, "new")
+    assert goes_on.conclusion is Conclusion.DELIVERED and goes_on.notes == (STILL_ACCEPTED,)
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+    without = commit(bench, 4, "5" * 16, "new")
+    assert without.conclusion is Conclusion.DELIVERED and not without.notes and bench.seen() == [5, 5]
