@@ -19,9 +19,11 @@ import kafka_sink
 from kafka_sink import Producer
 from kafka_sink.commit.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.listing import LedgerListing
+from kafka_sink.commit.messages import STILL_ACCEPTED
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, ConfigError
+from kafka_sink.kafka.io.warn_once import WARNED
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import datasource, task, writers
 from kafka_sink.spark.task_context import TaskPlace
@@ -212,6 +214,19 @@ def test_an_unknown_stream_goes_on_with_ledger_accept_new_sink(stream: Stream) -
     stream.run, stream.options = "run-2", {"ledger.accept.new.sink": "true"}
     stream.deliver(7, b"b")
     assert stream.visible() == [b"b"]
+
+
+def test_ledger_accept_new_sink_that_is_left_set_is_warned_about_once(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    WARNED.renew()
+    stream.options = {"ledger.accept.new.sink": "true"}
+    counts = []
+    for batch_id in (7, 8, 9):
+        stream.run = f"run-{batch_id}"  # each is a start of its own
+        stream.deliver(batch_id, b"a")
+        counts.append(sum(record.message == STILL_ACCEPTED for record in caplog.records))
+    assert counts == [0, 1, 1]
 
 
 @pytest.mark.parametrize("changed", [{"ledger_topic": "another"}, {"sink_id": "another"}], ids=str)
