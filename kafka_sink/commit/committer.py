@@ -382,7 +382,7 @@ class Committer:
 
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        self._current = Preflight(self._settings, self._session, self._receipts).begin(now_ms)
+        self._current = Preflight(self._settings, self._session, self._receipts, self._job.age_max_ms).begin(now_ms)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.

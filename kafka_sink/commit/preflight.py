@@ -7,6 +7,12 @@ it was made; the latest of these is about now, because the driver commits when t
 the time left to each transaction, without any wall clock of a host. The margin covers the delay between the last task
 and this check.
 
+That is right if the coordinators' clocks agree, and tell when the transactions began. One that is ahead makes all
+others look old, and Redpanda tells when the last partition was added. So there is a second way, without brokers: no
+transaction is older than its write, which was planned on the driver's host before any task began (`age_max_ms`). It can
+only tell too little, so the larger result counts. Of a batch write that was planned long before its tasks it tells
+nothing; then the first one has to do.
+
 If a partition has no leader, the check waits for one before the decision: brokers from Kafka 4.3 on write no marker to
 such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
 
@@ -52,6 +58,9 @@ LEADERS = "find partitions without a leader"
 POLICY = "look at the ledger's policy"
 ONGOING = "Ongoing"
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
+CLOCKS_DIFFER = (
+    "Each of its tasks took less time: if the whole batch did, too, the clocks of brokers differ: compare them"
+)
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
     "ended by its time-out or another tool, or aborted by another driver of this sink. If another query runs with this "
@@ -160,7 +169,14 @@ class Preflight(DescribeTransactions):
     """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
     has a leader."""
 
-    def __init__(self, settings: DeliverySettings, session: DriverSession, receipts: Sequence[TaskReceipt]) -> None:
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        session: DriverSession,
+        receipts: Sequence[TaskReceipt],
+        age_max_ms: int | None = None,
+    ) -> None:
+        self._age_max_ms = age_max_ms
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids)
@@ -308,12 +324,21 @@ class Preflight(DescribeTransactions):
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
+        left_ms = self._time_left(described)
+        problem = _time_problem(left_ms, margin_ms)
+        if problem is not None and min(receipt.remaining_ms for _, receipt in described) >= margin_ms:
+            problem = f"{problem}. {CLOCKS_DIFFER}"
+        return PreflightResult(problem, left_ms, min(state.start_ms for state, _ in described))
+
+    def _time_left(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> int:
+        """Of the transaction with the least, when the commit began."""
         broker_now_ms = max(
             state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0) for state, receipt in described
         )
-        left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
-        since_ms = min(state.start_ms for state, _ in described)
-        return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
+        by_brokers_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
+        if self._age_max_ms is None:
+            return by_brokers_ms
+        return max(by_brokers_ms, min(state.timeout_ms for state, _ in described) - self._age_max_ms)
 
     def _part_problem(
         self, receipt: TaskReceipt, state: TransactionDescription | None, who_ended_it: str

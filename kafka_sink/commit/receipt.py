@@ -5,7 +5,7 @@ rows returns a receipt without one: the driver counts all three alike and looks 
 
 Receipts are pickled from executor to driver and contain plain values only. `remaining_ms` is how much of the
 transaction's time was left when the receipt was made, on the executor's monotonic clock: no two hosts' clocks are ever
-compared.
+compared. `planned_at` was told on the driver's host before any task began, and is only compared there.
 """
 
 from __future__ import annotations
@@ -89,6 +89,13 @@ class PreparedTransaction(NamedTuple):
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
+class HostMoment(NamedTuple):
+    """Of one boot of one host; those of others cannot be compared with it."""
+
+    boot_id: str
+    at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaskReceipt:
     """`transaction` None: the task wrote nothing, or it wrote without a transaction."""
@@ -117,6 +124,8 @@ class TaskReceipt:
     dead_letters: tuple[WrittenPartition, ...] = ()
     # Partitions with rows whose place is not known, besides others. Nobody is told of a range there.
     unknown: tuple[tuple[str, int], ...] = ()
+    # When the write was planned.
+    planned_at: HostMoment | None = None
 
     @property
     def is_empty(self) -> bool:

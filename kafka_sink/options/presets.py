@@ -149,14 +149,26 @@ PRESETS: Mapping[str, Preset] = {
         {},
         needs=(
             (
+                "Redpanda 23.3 or newer: earlier ones do not tell where a transaction begins in a partition, and each "
+                "batch would be refused."
+            ),
+            (
                 "Room for transactional ids: the sink reuses ids and needs few. max_concurrent_producer_ids must be "
                 "large enough for all tasks that run at the same time."
             ),
         ),
-        cannot=(_OLDER_TRANSACTIONS, _OLDER_SWEEP),
+        cannot=(
+            _OLDER_TRANSACTIONS,
+            _OLDER_SWEEP,
+            (
+                "When a transaction began: it tells when its last partition was added. The time left to a batch "
+                "follows from when it was planned."
+            ),
+        ),
         sources=(
             "https://github.com/redpanda-data/docs/issues/1614",
             "https://github.com/redpanda-data/redpanda/issues/12424",
+            "https://github.com/redpanda-data/redpanda/pull/15257",
         ),
     ),
     "warpstream": Preset(

@@ -59,7 +59,7 @@ from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.files import application_folder, look_in_spark_files
-from kafka_sink.spark.process import lives_on
+from kafka_sink.spark.process import lives_on, time_since
 
 if TYPE_CHECKING:
     from kafka_sink.commit.listing import Listed
@@ -194,7 +194,9 @@ class Driver:
         return Manifest(topic, self._manifest_partition, sink, schemas=schemas)
 
     def _run(self, client: Client, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
-        job, settings = replace(job, wall_ms=int(time.time() * 1000)), self._delivery_settings(client)
+        settings = self._delivery_settings(client)
+        age_max_ms = time_since(one.planned_at for one in job.receipts if one.transaction is not None)
+        job = replace(job, wall_ms=int(time.time() * 1000), age_max_ms=age_max_ms)
         if is_help:
             settings = replace(settings, patience_ms=settings.sweep_ms)
         result = client.run(Committer(settings, session, job, client.now_ms()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
@@ -18,6 +18,7 @@ from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
+from kafka_sink.spark.process import moment_here
 from kafka_sink.spark.process_memory import HEAP
 from kafka_sink.spark.same_version import SameVersion
 
@@ -51,8 +52,14 @@ class TaskWriter(SameVersion):
         self._options = options
         self._columns = columns
         self._sink_id = sink_id
+        # It is made when the write is planned: no transaction of its tasks is older.
+        self._planned_at = moment_here()
 
     def write_rows(self, rows: Iterator[pa.RecordBatch], place: TaskPlace) -> TaskResult:
+        result = self._write_rows(rows, place)
+        return replace(result, receipt=replace(result.receipt, planned_at=self._planned_at))
+
+    def _write_rows(self, rows: Iterator[pa.RecordBatch], place: TaskPlace) -> TaskResult:
         from kafka_sink.spark.task import write_task
 
         HEAP.on_work_begin()

@@ -3,6 +3,7 @@ Spark's workers of tasks, and those that plan and commit. tests/compat/test_conn
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -17,9 +18,10 @@ from tools.spark_jvm import QUICK_JVM, quick_settings
 
 ROOT = Path(__file__).parents[2]
 JOB = """
-import os, sys, threading, time
+import json, os, sys, threading, time
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from kafka_sink.spark.process import moment_here, time_since
 from kafka_sink.telemetry.metrics.notebook import application_folder_of
 
 __FACTS__
@@ -46,13 +48,24 @@ class Writer(DataSourceWriter):
         tell("commit")
 
 class StreamWriter(DataSourceStreamWriter):
+    def __init__(self):
+        self.planned = moment_here()
+
     def write(self, rows):
         tell("task")
-        return WriterCommitMessage()
+        message = WriterCommitMessage()
+        message.planned, message.begun = self.planned, moment_here()
+        return message
 
     def commit(self, messages, batch_id):
         tell("commit")
+        tell_times(messages)
         threading.Thread(target=tell_later, daemon=True).start()
+
+def tell_times(messages, seen=SEEN + ".times"):
+    times = [[each.planned.at_ms, each.begun.at_ms] for each in messages]
+    with open(seen, "a") as opened:
+        opened.write(json.dumps([times, time_since(each.planned for each in messages)]) + chr(10))
 
 def tell_later():
     time.sleep(0.2)
@@ -81,7 +94,9 @@ spark.dataSource.register(Asking)
 spark.range(0, 4, 1, 2).write.format("asking").mode("append").save()
 rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1").load().writeStream.format("asking")
 query = rows.option("checkpointLocation", os.path.dirname(SEEN) + "/checkpoint").start()
-while query.lastProgress is None or (os.environ["AWAITED"] and os.environ["AWAITED"] not in open(SEEN).read()):
+while query.lastProgress is None or query.lastProgress["batchId"] < 1:
+    time.sleep(0.1)
+while os.environ["AWAITED"] and os.environ["AWAITED"] not in open(SEEN).read():
     time.sleep(0.1)
 query.stop()
 spark.stop()
@@ -143,3 +158,14 @@ def test_each_process_of_an_application_knows_what_it_is(
         "again": {users._replace(folder=second)},
     }
     assert second != first
+    check_times([json.loads(line) for line in Path(f"{seen}.times").read_text().splitlines()])
+
+
+def check_times(batches: list[tuple[list[tuple[int, int]], int]]) -> None:
+    """Each micro-batch of a stream is planned, anew and before its tasks, on the host of its commit."""
+    assert len(batches) >= 2
+    planned = [{one for one, _ in tasks} for tasks, _ in batches]
+    assert all(len(each) == 1 for each in planned) and planned == sorted(planned, key=min)
+    assert len({min(each) for each in planned}) == len(planned)
+    assert all(one <= begun for tasks, _ in batches for one, begun in tasks)
+    assert all(age_ms >= 0 for _, age_ms in batches)
