@@ -59,8 +59,7 @@ from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.files import application_folder, look_in_spark_files
-from kafka_sink.spark.host_clock import time_since
-from kafka_sink.spark.process import lives_on
+from kafka_sink.spark.process import lives_on, time_since
 
 if TYPE_CHECKING:
     from kafka_sink.commit.listing import Listed

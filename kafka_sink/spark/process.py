@@ -1,4 +1,5 @@
-"""Which process this is, one of Spark's for Python code or the user's own, and the log of Spark's.
+"""Which process this is, one of Spark's for Python code or the user's own, the log of Spark's, and a clock that all
+processes on one host share.
 
 Until a write is called from a user's code, this package runs in Spark's processes only: they have no log of their own,
 their environment is Spark's, and most of them end with the first exception. A user's process (a script, a notebook's
@@ -8,6 +9,11 @@ long as its query, and the user's function may catch an exception and go on.
 Spark starts its processes without configuring logging: without `show_log` the line per batch would be lost. Existing
 logging configuration (from a sitecustomize, for example) is kept. In a user's own process logging is the user's: a
 library that adds a handler there would have its lines printed twice, or where nobody wants them.
+
+Spark plans and commits in different processes. The time between the two is the only one that includes all of a write
+and needs neither the clocks of brokers nor those of executors. Its clock counts on while the host sleeps. Where the
+kernel tells no id of its boot (no Linux), or another id, no time is told: processes that read the same id read the same
+clock.
 
 Assumptions, for PySpark 3.4 to 4.3: the JVM tells each Python process that it starts how to reach it
 (`PythonWorkerFactory`), in variables with one prefix; its daemon gets the module of its workers as an argument
@@ -22,7 +28,11 @@ import logging
 import os
 import sys
 import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
 
+from kafka_sink.commit.receipt import HostMoment
 from kafka_sink.kafka.io.per_process import PerProcess
 
 # Of variables: how to reach the JVM.
@@ -34,6 +44,7 @@ STREAM_COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
 REUSE = "SPARK_REUSE_WORKER"
 _LOGGER = logging.getLogger("kafka_sink")
 LOCK = PerProcess(threading.Lock)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def is_sparks() -> bool:
@@ -88,3 +99,20 @@ def show_log() -> None:
         )
         _LOGGER.addHandler(shown)
         _LOGGER.setLevel(logging.INFO)
+
+
+def moment_here() -> HostMoment | None:
+    try:
+        return HostMoment(
+            _BOOT_ID.read_text(encoding="ascii").strip(), int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+        )
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def time_since(moments: Iterable[HostMoment | None]) -> int | None:
+    """Milliseconds since the earliest of them; None: one was not here, or is not known."""
+    now, begun = moment_here(), list(moments)
+    if now is None or not begun or any(each is None or each.boot_id != now.boot_id for each in begun):
+        return None
+    return max(now.at_ms - each.at_ms for each in begun if each is not None)

@@ -18,7 +18,7 @@ from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
-from kafka_sink.spark.host_clock import moment_here
+from kafka_sink.spark.process import moment_here
 from kafka_sink.spark.process_memory import HEAP
 from kafka_sink.spark.same_version import SameVersion
 

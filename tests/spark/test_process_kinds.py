@@ -22,7 +22,7 @@ import json, os, sys, threading, time
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from kafka_sink import ConfigError, sink_metrics
-from kafka_sink.spark.host_clock import moment_here, time_since
+from kafka_sink.spark.process import moment_here, time_since
 from kafka_sink.telemetry.metrics.notebook import application_folder_of
 
 __FACTS__
