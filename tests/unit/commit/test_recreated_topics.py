@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.commit.commit_step import GONE_MS
-from kafka_sink.commit.receipt import TaskReceipt
-from kafka_sink.commit.session import Conclusion
-from kafka_sink.errors import CommitAborted
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, TaskReceipt
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
+from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.kafka.client.ask import Ask
 from tests.model.tiny_broker import LEDGER
-from tests.unit.commit.driver_bench import TOPIC_GONE, UNSUPPORTED, Bench
+from tests.unit.commit.driver_bench import NOT_SENT, QUERY, SINK, TOPIC_GONE, UNSUPPORTED, Bench
 
 WRITTEN, ANOTHER = b"1" * 16, b"2" * 16
 
@@ -94,6 +94,68 @@ def test_a_broker_that_has_not_heard_of_the_topic_yet_only_delays_the_batch(benc
     bench.before = hear
     assert bench.commit(receipts).conclusion is Conclusion.DELIVERED
     assert bench.now_ms >= hears_at_ms and bench.seen() == [1, 1]
+
+
+# ---- a topic that is deleted after the decision ----
+
+KEY, LATER = BatchKey(QUERY, 0), BatchKey(QUERY, 1)
+MARKER, LOG_START = "look for marker", "find log start"
+
+
+def decide_and_time_out(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    bench.decide(receipts)
+    for receipt in receipts:
+        bench.time_out(receipt)
+    bench.settle()
+
+
+@pytest.mark.parametrize("choice", [DriverOperation.ACCEPT, DriverOperation.REPLAY])
+@pytest.mark.parametrize("asked", [MARKER, LOG_START])
+def test_a_decision_whose_topic_is_gone_waits_for_a_choice_and_not_for_the_topic(
+    bench: Bench, asked: str, choice: DriverOperation
+) -> None:
+    """Its transactions have timed out, and no log tells their end any more."""
+    decide_and_time_out(bench)
+    began_ms = bench.now_ms
+    answers = {MARKER: [1, 1] if asked == LOG_START else [], asked: [TOPIC_GONE] * 1_000}
+    # Planning of the restarted query; then the command, and the query after it.
+    for operation in (DriverOperation.RECOVER, DriverOperation.FINISH):
+        verdict = bench.run(operation, session=bench.session(run="2" * 16), answers=answers)
+        assert isinstance(verdict.error, CommitLost) and "can no longer be read: 2 rows" in str(verdict.error)
+    assert bench.now_ms < began_ms + 3 * bench.settings.short_log_ms
+    assert bench.run(choice, key=KEY).conclusion is Conclusion.RESOLVED
+    repeated = bench.commit(bench.receipts(0, run="3" * 16, attempt=1), bench.session(run="3" * 16))
+    is_accepted = choice is DriverOperation.ACCEPT
+    assert repeated.conclusion is (Conclusion.ALREADY_DELIVERED if is_accepted else Conclusion.DELIVERED)
+
+
+def test_the_open_decision_of_a_write_without_a_name_whose_topic_is_gone_is_taken_out_by_recover(bench: Bench) -> None:
+    """Planning of any write with this ledger would help with it each time, for as long as it is open."""
+    sink_id = f"{SINK}-{'7' * 16}"
+    receipt = bench.receipt("", 0, query="", run="7" * 16, sink_id=sink_id)
+    bench.decide([receipt], DriverSession(sink_id, "7" * 16))
+    bench.time_out(receipt)
+    bench.settle()
+    answers = {MARKER: [TOPIC_GONE] * 1_000}
+    helped = bench.run(DriverOperation.RECOVER, session=bench.session(), answers=answers)
+    assert [record.key for record in helped.others] == [UNNAMED_BATCH] and f"--sink-id {sink_id}" in helped.notes[0]
+    lost = bench.run(DriverOperation.FINISH, session=DriverSession(sink_id), answers=answers)
+    assert isinstance(lost.error, CommitLost)
+    bench.settle()
+    assert not bench.run(DriverOperation.RECOVER, session=bench.session(), answers=answers).others
+    assert bench.run(DriverOperation.ACCEPT, session=DriverSession(sink_id)).conclusion is Conclusion.RESOLVED
+
+
+@pytest.mark.parametrize("between", [[], [NOT_SENT] * 200], ids=["for a while", "again and again"])
+def test_a_topic_that_brokers_do_not_know_for_a_while_is_searched_for_the_end_of_a_decision(
+    bench: Bench, between: list[object]
+) -> None:
+    """A broker that has just started knows no topics. It is believed if it is never contradicted."""
+    decide_and_time_out(bench)
+    answers = {MARKER: [*[TOPIC_GONE] * 20, *between, *[TOPIC_GONE] * 20]}
+    verdict = bench.run(DriverOperation.FINISH, session=bench.session(), answers=answers)
+    assert isinstance(verdict.error, CommitLost) and "Not committed, rows not visible: 2 rows" in str(verdict.error)
 
 
 def test_brokers_without_topic_ids_are_not_asked_for_them(bench: Bench) -> None:
