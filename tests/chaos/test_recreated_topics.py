@@ -28,7 +28,7 @@ from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.asking import client_of
-from tests.support.commanding import Dying, Sink
+from tests.support.commanding import Dying, Sink, rows
 from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -175,6 +175,17 @@ def test_a_decision_whose_topic_was_deleted_in_time_is_finished(kafka: KafkaClus
     kafka.delete_topic(decided.topic)
     assert run_as(decided, DriverOperation.FINISH).error is None
     assert open_transactions(decided.servers, decided.sink_id) == []
+
+
+def test_a_decision_is_closed_without_its_manifest_when_the_topic_of_manifests_was_deleted(
+    kafka: KafkaCluster, decided: Sink
+) -> None:
+    kafka.delete_topic(f"{decided.topic}-m")
+    closed = run_as(decided, DriverOperation.FINISH)
+    assert closed.error is None and "is closed without its manifest" in closed.notes[0]
+    assert decided.visible() == sorted(rows(KEY, 0, 1))
+    again = run_as(decided, DriverOperation.FINISH)
+    assert again.conclusion is Conclusion.NOTHING_TO_DO and again.error is None
 
 
 def test_batches_after_the_topic_was_created_again_go_into_the_new_one(direct_stream: BareStream) -> None:
