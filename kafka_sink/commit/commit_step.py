@@ -134,9 +134,9 @@ class CommitStep(ABC):
         elif self._gone_since_ms is None:
             self._gone_since_ms = now_ms
 
-    def is_gone_for_good(self, now_ms: int) -> bool:
+    def is_gone_for_good(self, now_ms: int, patience_ms: int = GONE_MS) -> bool:
         """Brokers learn of a new topic one after the other, so a topic is believed to be gone only after a while."""
-        return self._gone_since_ms is not None and now_ms - self._gone_since_ms >= GONE_MS
+        return self._gone_since_ms is not None and now_ms - self._gone_since_ms >= patience_ms
 
     def refuse_or_repeat(self, now_ms: int, ask: Ask, error_code: int) -> bool:
         """False: there is no error, and nothing was done."""

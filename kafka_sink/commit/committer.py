@@ -345,6 +345,7 @@ class Committer:
         self._judge(now_ms)
 
     def _on_closed(self, now_ms: int, step: LedgerWrite) -> None:
+        self._notes += step.notes
         if self._may_look_again(step):
             self._look_again(now_ms)
             return
@@ -384,7 +385,10 @@ class Committer:
 
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        self._current = Preflight(self._settings, self._session, self._receipts, self._job.age_max_ms).begin(now_ms)
+        manifest, age_max_ms = self._job.manifest, self._job.age_max_ms
+        manifests = None if manifest is None else manifest.topic
+        checked = Preflight(self._settings, self._session, self._receipts, age_max_ms, manifests)
+        self._current = checked.begin(now_ms)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
@@ -474,6 +478,7 @@ class Committer:
     # ---- C5 ----
 
     def _on_recorded(self, now_ms: int, step: LedgerWrite) -> None:
+        self._notes += step.notes
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._may_look_again(step):
             self._look_again(now_ms)

@@ -3,6 +3,8 @@
 `CommitTransactions` sends EndTxn(commit) for every transaction of a decision until each has an outcome. "Committed" is
 believed at once; any other answer of a coordinator is checked against the log: the first control record of the
 transaction after the witness offset decides. While the log shows it open, the coordinator is looked up and asked again.
+If its topic is gone by then, nothing is left that tells: the outcome is unresolved, as with a topic that was created
+anew, and an operator chooses.
 `AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
 
 While a partition of a transaction has no leader, brokers from Kafka 4.3 on would forget to end it there (KAFKA-20734),
@@ -37,6 +39,7 @@ from kafka_sink.commit.messages import NAMED_MAX
 from kafka_sink.commit.preflight import described_partitions
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.transaction_apis import versions_of
@@ -103,6 +106,8 @@ class DecidedTransaction:
     # How far the log was searched for its marker, and since when the log has ended below the witness.
     search_offset: int = 0
     short_since_ms: int | None = None
+    # Since when brokers have said, without a word to the contrary, that there is no such topic.
+    gone_since_ms: int | None = None
 
     @property
     def log(self) -> Leader:
@@ -225,6 +230,17 @@ class CommitTransactions(CommitStep):
             self._decided[reply.ask.number].leaderless = ""
         super().on_reply(now_ms, reply)
 
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        one, is_of_log = self._decided[reply.ask.number], reply.ask.purpose in (MARKER, MARKER_START)
+        if not is_of_log or reply.error is None or reply.error.entry is not TOPIC_UNKNOWN:
+            one.gone_since_ms = None
+        elif one.gone_since_ms is None:
+            one.gone_since_ms = now_ms
+        elif now_ms - one.gone_since_ms >= self.settings.short_log_ms:
+            self._settle(reply.ask, TransactionOutcome.UNRESOLVED)
+            return
+        super().on_lost(now_ms, reply)
+
     def on_leaderless(self, now_ms: int, reply: Reply) -> None:
         self.last_trouble = self._decided[reply.ask.number].leaderless = str(reply.error)
         self.asks.repeat(now_ms, reply.ask)
@@ -238,6 +254,7 @@ class CommitTransactions(CommitStep):
         self.asks.drop(ask)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        self._decided[ask.number].gone_since_ms = None
         if ask.purpose == PARTITIONS:
             self._on_described(now_ms, ask, body)
         elif ask.purpose == COMMIT:

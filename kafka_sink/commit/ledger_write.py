@@ -10,6 +10,8 @@ have a manifest beside it, in another partition.
              the transaction, the ledger is searched for its marker, after the record
   WRITTEN, NOT_WRITTEN
 
+A manifest whose topic is gone is left out: nobody can read it, and the decision would stay open for ever.
+
 A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
 the very first EndTxn is just as certain; after a try without a response it is not, and the log is searched.
 """
@@ -28,6 +30,7 @@ from kafka_sink.commit.ledger_read import KEYS_MAX
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings, DriverSession
+from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, EncodedBatch, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
@@ -36,11 +39,15 @@ from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driv
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
-from kafka_sink.kafka.wire.codes import MESSAGE_TOO_LARGE
+from kafka_sink.kafka.wire.codes import MESSAGE_TOO_LARGE, OPERATION_NOT_ATTEMPTED, UNKNOWN_TOPIC_OR_PARTITION
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"
 WRITE, END = "write ledger record", "end ledger transaction"
 WRITE_MANIFEST = "write manifest"
+NO_MANIFEST = (
+    "{batch} of sink {sink!r} is closed without its manifest, because brokers have said for {gone_s} s that there is "
+    "no topic {topic}: {trouble}"
+)
 
 
 class WriteState(Enum):
@@ -71,6 +78,7 @@ class LedgerWrite(CommitStep):
         self._is_draft = is_draft
         self._search: CommitTransactions | None = None
         self._offset = -1
+        self.notes: list[str] = []
         # It is not written, because there is another driver.
         self.is_fenced = False
         # An EndTxn was sent without a definite answer: it may have been carried out.
@@ -208,6 +216,11 @@ class LedgerWrite(CommitStep):
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
         self._end_is_in_doubt |= reply.ask.purpose == END and reply.kind is ReplyKind.LOST
+        if reply.ask.purpose == WRITE_MANIFEST:
+            self.note_topic(now_ms, is_gone=reply.error is not None and reply.error.entry is TOPIC_UNKNOWN)
+            if self._leaves_manifest_out(now_ms):
+                self._on_appended(now_ms, reply.ask)
+                return
         super().on_lost(now_ms, reply)
 
     def on_leaderless(self, now_ms: int, reply: Reply) -> None:
@@ -251,19 +264,49 @@ class LedgerWrite(CommitStep):
             for topic in body["results_by_topic_v3_and_below"]
             for partition in topic["results_by_partition"]
         ]
-        error_code = next((number for number in codes if number), 0)
-        if self.refuse_or_repeat(now_ms, ask, error_code):
-            return
-        self.asks.drop(ask)
-        self._ask_appends(now_ms)
+        # That of the partition for which the others were not attempted.
+        error_code = next(
+            (number for number in codes if number not in (0, OPERATION_NOT_ATTEMPTED)), max(codes, default=0)
+        )
+        self.note_topic(now_ms, is_gone=self._is_only_manifest_unknown(body))
+        if self._leaves_manifest_out(now_ms):
+            self.asks.drop(ask)
+            self._ask_add(now_ms)
+        elif not self.refuse_or_repeat(now_ms, ask, error_code):
+            self.asks.drop(ask)
+            self._ask_appends(now_ms)
+
+    def _is_only_manifest_unknown(self, body: Mapping[str, Any]) -> bool:
+        unknown = {
+            topic["name"]
+            for topic in body["results_by_topic_v3_and_below"]
+            for partition in topic["results_by_partition"]
+            if partition["partition_error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+        }
+        return self.record.manifest is not None and unknown == {self.record.manifest.topic}
+
+    def _leaves_manifest_out(self, now_ms: int) -> bool:
+        """For good, so after as long a time as a batch is given up that may be lost."""
+        manifest, gone_ms = self.record.manifest, self.settings.short_log_ms
+        if manifest is None or not self.is_gone_for_good(now_ms, gone_ms):
+            return False
+        self._manifest_batch = None
+        told = {"batch": self.record.key, "sink": self.record.sink_id, "topic": manifest.topic}
+        self.notes.append(NO_MANIFEST.format(**told, gone_s=gone_ms // 1000, trouble=self.last_trouble))
+        return True
 
     def _on_produced(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
+        if ask.purpose == WRITE_MANIFEST:
+            self.note_topic(now_ms, is_gone=False)
         if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        self.asks.drop(ask)
         if ask.purpose == WRITE:
             self._offset = offset
+        self._on_appended(now_ms, ask)
+
+    def _on_appended(self, now_ms: int, ask: Ask) -> None:
+        self.asks.drop(ask)
         if len(self.asks):
             return
         self.state = WriteState.HELD

@@ -174,8 +174,10 @@ class Preflight(DescribeTransactions):
         session: DriverSession,
         receipts: Sequence[TaskReceipt],
         age_max_ms: int | None = None,
+        manifest_topic: str | None = None,
     ) -> None:
         self._age_max_ms = age_max_ms
+        self._manifest_topic = manifest_topic
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids)
@@ -194,6 +196,7 @@ class Preflight(DescribeTransactions):
             self.open_parts.give_up(CROWDED)
         ledger_topic = self.settings.ledger_topic
         topics = [*sorted({topic for topic, _ in self._partitions}), ledger_topic]
+        topics += [] if self._manifest_topic is None else [self._manifest_topic]
         body: dict[str, Any] = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.asks.add(now_ms, Ask(AnyBroker(), METADATA, body, LEADERS))
         if self._session.looks_at_ledger(self.settings, now_ms):
@@ -378,6 +381,8 @@ class Preflight(DescribeTransactions):
             if topic["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
                 if name == self.settings.ledger_topic:
                     return f"the ledger topic {name} was deleted"
+                if name == self._manifest_topic:
+                    return f"manifest.topic={name} was deleted: create it again, or leave the option out"
                 return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
             if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
                 return f"topic {name} was deleted and created again after tasks had written to it"

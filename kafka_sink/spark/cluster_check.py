@@ -1,11 +1,13 @@
-"""What planning does with Kafka: topics are created, what tasks and commits would fail of is looked for, and open
-decisions of an earlier run are finished."""
+"""What planning does with Kafka: open decisions of an earlier run are finished, what tasks and commits would fail of is
+looked for, and topics are created. In this order: a decision must be finished before its transactions time out, and a
+start that is refused for another reason may not come again in time."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import MAX_TIMEOUT, number_of
@@ -61,50 +63,67 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
 
 def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None) -> SinkOptions:
     with CLIENTS.value.borrow(options.producer) as client:
-        settled, support = check_cluster(client, options, has_ledger=sink_id is not None)
-        if sink_id is not None and settled.is_exactly_once:
+        found = _look_at_cluster(client, options, has_ledger=sink_id is not None)
+        if sink_id is not None and found.options.is_exactly_once:
             # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
             CLOSINGS.value.wait(sink_id)
-            Driver(options, sink_id, key=label, support=support).recover(client)
-    return settled
+            Driver(found.options, sink_id, key=label, support=found.support).recover(client)
+        found.check(client)
+    return found.options
 
 
-def check_cluster(
-    client: Client, options: SinkOptions, *, has_ledger: bool
-) -> tuple[SinkOptions, TransactionSupport | None]:
-    """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
-    support = None
-    topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
-    ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
-    manifests = options.manifest_topic if options.is_exactly_once else None
-    wanted = [*topics, *(topic for topic in (ledger, manifests) if topic is not None)]
-    client.forget_topics(wanted)
-    client.reach(topics=wanted)
-    if options.is_exactly_once:
-        # Planning sweeps nothing.
-        support = client.transaction_support(is_sweeping=False)
-        options = _check_transactions(options, support)
-    missing = [topic for topic in topics if not client.look_for_topic(topic)]
-    for topic in topics:
-        count = len(client.describe_topic(topic))
-        if topic in missing:
+class _Cluster(NamedTuple):
+    """`options`: with what the brokers allow. `wanted`: as they were given. `missing`: topics."""
+
+    options: SinkOptions
+    wanted: SinkOptions
+    missing: Sequence[str] = ()
+    support: TransactionSupport | None = None
+
+    def check(self, client: Client) -> None:
+        """Raises what a task or a commit would raise later."""
+        for topic in self.missing:
+            count = len(client.describe_topic(topic))
             warn_once(
                 f"topic {topic} was not there, and the brokers have created it with their defaults ({count} "
                 "partitions). If its name is mistyped, the rows go to the wrong place: with "
                 "kafka.allow.auto.create.topics=false a missing topic is an error. With topic.create=true it is "
                 "created as the options topic.* say"
             )
-    if not options.is_exactly_once:
-        return options, support
-    if options.manifest_topic is not None:
-        from kafka_sink.commit.admin.manifests import check_manifest_topic  # most writes have none
+        if not self.options.is_exactly_once:
+            return
+        if self.options.manifest_topic is not None:
+            from kafka_sink.commit.admin.manifests import check_manifest_topic  # most writes have none
 
-        check_manifest_topic(client, options.manifest_topic)
+            check_manifest_topic(client, self.options.manifest_topic)
+        _check_timeout(self.wanted, self.options.producer.transaction_timeout_ms)
+
+
+def _look_at_cluster(client: Client, options: SinkOptions, *, has_ledger: bool) -> _Cluster:
+    """Raises only what would keep an open decision from being finished: it does not wait until another topic is there,
+    or an option of this run is mended."""
+    named = [] if options.topic_plan is not None else [options.topic, options.dead_letter_topic]
+    topics = [topic for topic in named if topic is not None]
+    ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
+    manifests = options.manifest_topic if options.is_exactly_once else None
+    wanted = [*topics, *(topic for topic in (ledger, manifests) if topic is not None)]
+    client.forget_topics(wanted)
+    client.reach(topics=wanted)
+    missing = [topic for topic in topics if not client.look_for_topic(topic)]
+    if not options.is_exactly_once:
+        return _Cluster(options, options, missing)
+    # Planning sweeps nothing.
+    support = client.transaction_support(is_sweeping=False)
+    settled = _check_transactions(options, support)
+    if not settled.is_exactly_once:
+        return _Cluster(settled, options, missing)
     limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
-    timeout_ms = _timeout_ms(options, limits)
     if ledger is not None:
-        check_ledger_configs(client, options, ledger_configs)
-    return replace(options, producer=replace(options.producer, transaction_timeout_ms=timeout_ms)), support
+        check_ledger_configs(client, settled, ledger_configs)
+    allowed_ms = number_of(limits, MAX_TIMEOUT)
+    if allowed_ms is not None and allowed_ms < options.producer.transaction_timeout_ms:
+        settled = replace(settled, producer=replace(options.producer, transaction_timeout_ms=allowed_ms))
+    return _Cluster(settled, options, missing, support)
 
 
 def _check_transactions(options: SinkOptions, support: TransactionSupport) -> SinkOptions:
@@ -122,15 +141,11 @@ def _check_transactions(options: SinkOptions, support: TransactionSupport) -> Si
     return replace(options, delivery_guarantee=AT_LEAST_ONCE)
 
 
-def _timeout_ms(options: SinkOptions, limits: Mapping[str, str | None] | None) -> int:
+def _check_timeout(options: SinkOptions, allowed_ms: int) -> None:
     timeout_ms = options.producer.transaction_timeout_ms
-    allowed_ms = number_of(limits, MAX_TIMEOUT)
-    if allowed_ms is None or timeout_ms <= allowed_ms:
-        return timeout_ms
-    if options.transaction_timeout_is_chosen:
+    if options.transaction_timeout_is_chosen and timeout_ms > allowed_ms:
         raise ConfigError(
             f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "
             f"({MAX_TIMEOUT}={allowed_ms}): lower it, or raise {MAX_TIMEOUT} on the brokers",
             TRANSACTION_TOO_LONG,
         )
-    return allowed_ms

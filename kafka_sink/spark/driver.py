@@ -134,6 +134,8 @@ class Driver:
             client.run(SingleStep(write, client.now_ms() + settings.patience_ms))
             if write.state is not WriteState.WRITTEN:
                 raise CommitPending(write.reason, NOT_RECORDED)
+            for note in write.notes:
+                _LOGGER.warning("%s", note)
         except Exception as error:
             reason = str(error) if isinstance(error, KafkaSinkError) else f"{type(error).__name__}: {error}"
             _LOGGER.warning("%s", not_closed_text(settings.commands, record, reason))

@@ -103,8 +103,8 @@ class _CheckedWrite(NamedTuple):
         self, options: SinkOptions, sink_id: str | None, label: BatchKey | None = None
     ) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
-        create_topics(options)
         settled = check_with_kafka(options, sink_id, label)
+        create_topics(options)
         if settled.telemetry is not None:
             from kafka_sink.spark.telemetry import begin_telemetry
 

@@ -2,16 +2,24 @@
 
 What was written to it is gone. Brokers commit such a transaction without an error, so the batch would count as
 delivered. The sink refuses it before the decision, and the batch runs again.
+
+After the decision an operator may retire it, or the topic of manifests, before anybody has come to finish.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from kafka_sink.errors import CommitAborted, DeliveryError, KafkaSinkError, TransactionAborted
+from kafka_sink import Producer
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.manifest import Manifest
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, Job
+from kafka_sink.errors import CommitAborted, CommitLost, DeliveryError, KafkaSinkError, TransactionAborted
 from kafka_sink.formats.records.assembler import CHUNK_BYTES
 from kafka_sink.spark import task
 from kafka_sink.spark.writers import CommitMessage
@@ -19,6 +27,9 @@ from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
+from tests.support.asking import client_of
+from tests.support.commanding import Dying, Sink, rows
+from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -118,6 +129,63 @@ def test_a_task_does_not_wait_for_a_partition_that_the_new_topic_does_not_have(
         recreate(stream)  # the rows of the batch name three partitions
         query.run_batch()
     stream.check(1)
+
+
+# ---- after the decision ----
+
+KEY = BatchKey("query-1", 0)
+
+
+@pytest.fixture
+def decided(kafka: KafkaCluster, topic_name: str) -> Sink:
+    """Its driver is dead. Its manifest is for a topic of its own."""
+    sink = Sink(kafka.bootstrap_servers, topic_name, topic_name[-60:].lstrip("-"), f"ledger-{topic_name}"[:249])
+    sink.create()
+    kafka.create_topic(f"{topic_name}-m", 1)
+    receipts = [sink.task(KEY, number) for number in range(2)]
+    job = Job(DriverOperation.COMMIT, KEY, receipts, manifest=Manifest(f"{topic_name}-m", 0, sink.sink_id))
+    with client_of(sink.servers) as client:
+        committer = Committer(sink.settings(client), sink.session(KEY), job, client.now_ms())
+        assert client.run(Dying(committer)).error is None
+    return sink
+
+
+def run_as(sink: Sink, operation: DriverOperation) -> CommitResult:
+    """The next driver. It has less patience, so that the test ends."""
+    with client_of(sink.servers) as client:
+        settings = replace(sink.settings(client), short_log_ms=1_000)
+        return client.run(Committer(settings, sink.session(KEY), Job(operation, KEY), client.now_ms()))
+
+
+def test_a_decision_whose_topic_was_deleted_when_its_transactions_had_timed_out_waits_for_a_choice(
+    kafka: KafkaCluster, decided: Sink
+) -> None:
+    for number in range(2):
+        # Ends it as its time-out does.
+        with Producer(decided.task_options(number)) as producer:
+            producer.init_transactions()
+    kafka.delete_topic(decided.topic)
+    lost = run_as(decided, DriverOperation.FINISH).error
+    assert isinstance(lost, CommitLost) and "Ended in a way that can no longer be read" in str(lost)
+    assert run_as(decided, DriverOperation.ACCEPT).conclusion is Conclusion.RESOLVED
+
+
+def test_a_decision_whose_topic_was_deleted_in_time_is_finished(kafka: KafkaCluster, decided: Sink) -> None:
+    """The coordinators commit what there is, and nobody asks the log."""
+    kafka.delete_topic(decided.topic)
+    assert run_as(decided, DriverOperation.FINISH).error is None
+    assert open_transactions(decided.servers, decided.sink_id) == []
+
+
+def test_a_decision_is_closed_without_its_manifest_when_the_topic_of_manifests_was_deleted(
+    kafka: KafkaCluster, decided: Sink
+) -> None:
+    kafka.delete_topic(f"{decided.topic}-m")
+    closed = run_as(decided, DriverOperation.FINISH)
+    assert closed.error is None and "is closed without its manifest" in closed.notes[0]
+    assert decided.visible() == sorted(rows(KEY, 0, 1))
+    again = run_as(decided, DriverOperation.FINISH)
+    assert again.conclusion is Conclusion.NOTHING_TO_DO and again.error is None
 
 
 def test_batches_after_the_topic_was_created_again_go_into_the_new_one(direct_stream: BareStream) -> None:

@@ -53,8 +53,9 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
         yield sink
 
 
-def plan(sink: Sink) -> None:
+def plan(sink: Sink, **more: str) -> None:
     settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER}
+    settings |= {name.replace("_", "."): value for name, value in more.items()}
     plan_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
 
 
@@ -126,6 +127,30 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     assert open_transactions(sink.servers, sink.sink_id) == []
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     assert Marks(application_folder(), Line(sink.sink_id)).find_unfinished() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"topic": "orders-v2"}, "topic orders-v2 is not known"),
+        ({"topic": "orders-v2", "topic_create": "true", "topic_replication_factor": "5"}, "orders-v2"),
+        ({"manifest_topic": "none"}, "topic none is not known"),
+        ({"kafka_transaction_timeout_ms": "999999999"}, "is more than the brokers allow"),
+        ({"value_format": "avro", "schema_registry_url": "http://127.0.0.1:9"}, "127.0.0.1:9"),
+    ],
+    ids=["topic", "created-topic", "manifests", "time-out", "registry"],
+)
+def test_a_start_that_is_refused_for_its_options_finishes_what_was_decided_all_the_same(
+    sink: Sink, change: dict[str, str], text: str
+) -> None:
+    """The driver died with its release; the next one comes with a change. Nobody may mend that before the transactions
+    of the decision time out."""
+    sink.decide_and_die(BATCH)
+    impatient = {"kafka_max_block_ms": "500", "kafka_allow_auto_create_topics": "false"}
+    with pytest.raises(Exception, match=text):
+        plan(sink, **impatient, **change)
+    assert open_transactions(sink.servers, sink.sink_id) == []
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
 def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(

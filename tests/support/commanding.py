@@ -117,15 +117,17 @@ class Sink:
             client.create_topic(self.ledger_topic, TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
             client.create_topic(self.topic, TopicPlan(2, 1))
 
-    def task(self, key: BatchKey, spark_partition: int) -> TaskReceipt:
-        transactional_id = f"{self.sink_id}-{self.run}-{spark_partition}-0"
-        options = {
+    def task_options(self, spark_partition: int) -> dict[str, Any]:
+        return {
             "bootstrap.servers": self.servers,
-            "transactional.id": transactional_id,
+            "transactional.id": f"{self.sink_id}-{self.run}-{spark_partition}-0",
             "transaction.timeout.ms": self.timeout_ms,
             **self.login,
         }
-        partition = spark_partition % 2
+
+    def task(self, key: BatchKey, spark_partition: int) -> TaskReceipt:
+        options = self.task_options(spark_partition)
+        transactional_id, partition = options["transactional.id"], spark_partition % 2
         with Producer(options) as producer:
             producer.init_transactions()
             producer.begin_transaction()

@@ -169,11 +169,14 @@ class TinyBroker:
             body["v3_and_below_producer_id"],
             body["v3_and_below_producer_epoch"],
         )
-        topic = body["v3_and_below_topics"][0]
+        topics = [(topic["name"], topic["partitions"][0]) for topic in body["v3_and_below_topics"]]
         if not code:
-            self.add_partitions(body["v3_and_below_transactional_id"], [(topic["name"], topic["partitions"][0])])
-        partition = {"partition_index": topic["partitions"][0], "partition_error_code": code}
-        return {"results_by_topic_v3_and_below": [{"name": topic["name"], "results_by_partition": [partition]}]}
+            self.add_partitions(body["v3_and_below_transactional_id"], topics)
+        added = [
+            {"name": name, "results_by_partition": [{"partition_index": number, "partition_error_code": code}]}
+            for name, number in topics
+        ]
+        return {"results_by_topic_v3_and_below": added}
 
     def _check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> int:
         known = self.transactions.get(transactional_id)

@@ -13,6 +13,9 @@ from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.command_texts import BrokerArguments
 from kafka_sink.commit.session import DeliverySettings
 
+# A broker that has lost its leadership, or has just started, has heard of it by then.
+SHORT_LOG_MS_MIN = 30_000
+
 
 def settings_of_cluster(
     client: Client, ledger_topic: str, brokers: BrokerArguments, support: TransactionSupport | None = None
@@ -37,6 +40,8 @@ def settings_of_operator(
     patience_ms: int,
     support: TransactionSupport | None = None,
 ) -> DeliverySettings:
-    """Of a command: whatever it asks for has the same time."""
+    """Of a command: whatever it asks for has the same time. In the usual time it must come to an end with a decision
+    whose topic is gone, so that the operator can choose."""
     settings = settings_of_cluster(client, ledger_topic, brokers, support)
-    return replace(settings, patience_ms=patience_ms, sweep_ms=patience_ms)
+    short_log_ms = min(settings.short_log_ms, max(patience_ms // 2, SHORT_LOG_MS_MIN))
+    return replace(settings, patience_ms=patience_ms, sweep_ms=patience_ms, short_log_ms=short_log_ms)

@@ -25,8 +25,10 @@ _EARLIEST, _LATEST = -2, -1
 
 
 def check_manifest_topic(client: Client, topic: str) -> None:
-    """A manifest that cannot be written is noticed when its batch is decided already: look before any task runs."""
-    client.describe_topic(topic)
+    """A manifest that cannot be written is noticed when its batch is decided already: look before any task runs. Call
+    `reach` with the topic first."""
+    if not client.look_for_topic(topic):
+        client.describe_topic(topic)
     allowed = metadata_of(client, topic)["topic_authorized_operations"]
     if allowed != NOT_TOLD and not allowed >> WRITE & 1:
         raise AuthorizationError(

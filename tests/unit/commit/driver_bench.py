@@ -2,7 +2,7 @@
 
 `answers` maps the purpose of an ask to the answers to its tries, one after the other: an error code, LOST, NOT_SENT,
 UNSUPPORTED, REFUSED, LEADERLESS or TOPIC_GONE (the broker does not see the request), or `after(x)`: the broker carries
-it out, and the driver gets x.
+it out, and the driver gets x. A function is called with the request: it gives a whole answer, or None for the broker's.
 """
 
 from __future__ import annotations
@@ -179,6 +179,8 @@ class Bench:
             self.before(request)
         listed = laid_out.get(request.purpose)
         told = listed.pop(0) if listed else None
+        if callable(told):
+            told = told(request)
         if told is None and not self.broker.leaderless.isdisjoint(request.led_now):
             told = LEADERLESS
         if told is None:
@@ -186,6 +188,8 @@ class Bench:
         if isinstance(told, after):
             self.broker.answer(request)
             told = told.answer
+        if isinstance(told, dict):
+            return Reply(request, ReplyKind.ANSWERED, (told,))
         if isinstance(told, TransportError):
             return Reply(request, LOST, (), told)
         if isinstance(told, ReplyKind):

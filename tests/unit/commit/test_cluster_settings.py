@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import kafka_sink
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.support import TransactionSupport
+from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.replay_progress import ReplayProgress, encode_progress
-from kafka_sink.commit.session import Conclusion
+from kafka_sink.commit.session import Conclusion, DeliverySettings
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.operate.checks.finding import OK, ProbeResult
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.ledger import decisions
-from kafka_sink.operate.cli.arguments import parse_arguments
+from kafka_sink.operate.cli.arguments import DEFAULT_TIMEOUT_S, parse_arguments
 from kafka_sink.operate.cli.replay import ReplaySession
 from kafka_sink.options.parse_sink import parse_sink_options
 from tests.support.tiny_broker import LEDGER
@@ -96,3 +99,15 @@ def test_settings_are_made_in_one_place() -> None:
     root = Path(kafka_sink.__file__).parent
     makers = [path.name for path in sorted(root.rglob("*.py")) if "DeliverySettings(" in path.read_text("utf-8")]
     assert makers == ["cluster_settings.py"]
+
+
+def test_a_command_in_its_usual_time_comes_to_an_end_with_a_decision_whose_topic_is_gone() -> None:
+    """Before a log counts as gone, brokers must have said so for a while, whatever time the command has."""
+
+    def settings_in(patience_s: float) -> DeliverySettings:
+        return settings_of_operator(cast(Client, BenchClient()), LEDGER, UNKNOWN_BROKERS, int(patience_s * 1000))
+
+    usual = settings_in(DEFAULT_TIMEOUT_S)
+    assert usual.short_log_ms < usual.patience_ms
+    assert settings_in(1).short_log_ms == usual.short_log_ms
+    assert settings_in(600).short_log_ms == DeliverySettings().short_log_ms
