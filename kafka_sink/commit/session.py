@@ -194,7 +194,8 @@ class DriverSession:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One operation on one batch. `wall_ms` is written to records for people and used for nothing else."""
+    """One operation on one batch. `wall_ms` is written to records for people; else it counts only where a wrong clock
+    does no harm: which leftovers of a delivered label its repetition aborts (`sweep_rule`)."""
 
     operation: DriverOperation
     key: BatchKey | None = None

@@ -18,6 +18,7 @@ from kafka_sink.errors import DeliveryError
 from kafka_sink.kafka.auth.secured import authenticator, tls_contexts
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.kafka.io.network import Network
+from kafka_sink.kafka.io.side_by_side import join_all
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.engine import commands as c
@@ -27,9 +28,10 @@ from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.sender import Sender
+from kafka_sink.producer.thread_log import log
 
 _LOGGER = logging.getLogger("kafka_sink")
-# When told to stop at once, the thread only finishes its current iteration.
+# When told to stop at once, a thread only finishes its current iteration.
 STOP_S = 5.0
 
 _client_numbers = itertools.count(1)
@@ -119,22 +121,20 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     """The interpreter ends, and with it every daemon thread: the last chance to warn."""
-    for core in list(_alive):
-        unsent = core.appender.buffer_pool.used_records
-        if core.mailbox.is_ended:
-            continue
+    open_commits: list[tuple[str, c.PendingOperation]] = []
+    unclosed = [core for core in list(_alive) if not core.mailbox.is_ended]
+    for core in unclosed:
+        name, unsent = core.options.client_id, core.appender.buffer_pool.used_records
         if unsent:
-            _LOGGER.warning(
-                "producer %s was not closed before the end of the program: %d records are lost or in doubt",
-                core.options.client_id, unsent,
-            )  # fmt: skip
-        commits = core.mailbox.open_commits
+            text = "producer %s was not closed before the end of the program: %d records are lost or in doubt"
+            log(logging.WARNING, text, name, unsent)
+        open_commits += [(name, commit) for commit in core.mailbox.open_commits]
         core.abandon("the program ended without closing the producer")
-        core.join()
-        for commit in filter(is_commit_unknown, commits):
-            _LOGGER.warning(
-                "producer %s: %s did not end: %s", core.options.client_id, commit.name, commit.error or "no answer"
-            )
+    join_all([core.sender.thread for core in unclosed], STOP_S)
+    for name, commit in open_commits:
+        if is_commit_unknown(commit):
+            text = "producer %s: %s did not end: %s"
+            log(logging.WARNING, text, name, commit.name, commit.error or "no answer")
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -14,8 +14,9 @@ from threading import Lock, Thread
 
 from kafka_sink.commit.identity import belongs_to
 from kafka_sink.kafka.io.per_process import PerProcess
+from kafka_sink.kafka.io.side_by_side import join_all
 
-# A thread that takes longer is left alone: the next commit fences it and closes the decision itself.
+# Threads that take longer are left alone: the next commit fences it and closes the decision itself.
 WAIT_S = 5.0
 
 
@@ -48,8 +49,8 @@ class Closings:
         """For those of a sink, or of the queries under a name; None: of all."""
         with self._lock:
             found = [thread for thread, sink_id in self._threads.items() if name is None or belongs_to(sink_id, name)]
-        for thread in found:
-            thread.join(WAIT_S)
+        if found:
+            join_all(found, WAIT_S)
 
 
 CLOSINGS = PerProcess(Closings)

@@ -84,13 +84,15 @@ class WriteWatch:
 
     def __enter__(self) -> WriteWatch:
         if self.ended is not None:
-            self._thread.start()
+            with suppress(RuntimeError):  # no room for one more thread: nobody looks
+                self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
         if self.ended is not None:
-            self._thread.join(LOOK_S_MAX)  # a look at a JVM that does not answer must not keep the write
+            if self._thread.is_alive():
+                self._thread.join(LOOK_S_MAX)  # a look at a JVM that does not answer must not keep the write
             self.take_end(_now_ms())
             self.ended.value = []  # PySpark keeps the accumulator for ever
 

@@ -13,6 +13,7 @@ import pytest
 from kafka_sink.commit.identity import sink_id_of_query
 from kafka_sink.spark import closings
 from kafka_sink.spark.closings import Closings
+from tests.support.joined_threads import JoinedThreads
 
 ROOT = Path(__file__).parents[2]
 SINK = sink_id_of_query("orders", "a query")
@@ -70,6 +71,16 @@ def test_a_record_that_takes_too_long_is_left_alone(monkeypatch: pytest.MonkeyPa
     found.wait(SINK)
     assert not held.is_over.is_set()
     held.is_free.set()
+
+
+def test_all_records_together_are_waited_for_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = JoinedThreads(monkeypatch)
+    found = Closings()
+    monkeypatch.setattr(closings, "Thread", clock.thread)
+    for sink in ("orders", "returns", "stock"):
+        found.begin(sink, lambda: None)
+    found.wait()
+    assert clock.waited_s == [closings.WAIT_S, 0, 0]
 
 
 def test_one_whose_thread_is_about_to_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,16 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.producer import core
 from kafka_sink.producer.core import _at_exit
 from kafka_sink.testing import EmbeddedBroker, Fault
+from tests.support.joined_threads import JoinedThreads
 from tests.support.producing import break_engine, transactional
 from tools.waiting import wait_until
 
@@ -80,6 +83,29 @@ def test_a_program_that_ends_while_a_commit_is_in_flight_is_told(
         _at_exit()
     told = [record.getMessage() for record in caplog.records]
     assert [text for text in told if "commit_transaction() did not end" in text and "is not known" in text], told
+
+
+def test_all_producers_that_a_program_has_not_closed_are_waited_for_no_longer_than_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = JoinedThreads(monkeypatch)
+    unclosed = [UnclosedCore(clock) for _ in range(3)]
+    monkeypatch.setattr(core, "_alive", set(unclosed))
+    _at_exit()
+    assert clock.waited_s == [core.STOP_S, 0, 0]
+
+
+class UnclosedCore(core.Core):
+    """A producer whose thread does not come to its end."""
+
+    def __init__(self, clock: JoinedThreads) -> None:
+        self.options = SimpleNamespace(client_id="stuck")  # type: ignore[assignment]
+        self.mailbox = SimpleNamespace(is_ended=False, open_commits=[], sender_ident=None)  # type: ignore[assignment]
+        self.appender = SimpleNamespace(buffer_pool=SimpleNamespace(used_records=1))  # type: ignore[assignment]
+        self.sender = SimpleNamespace(thread=clock.thread())  # type: ignore[assignment]
+
+    def abandon(self, text: str) -> None:
+        """Its thread does not see it."""
 
 
 def test_a_forked_child_refers_to_its_parent_whose_commit_goes_on(

@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import sys
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -19,10 +20,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
+from kafka_sink.kafka.auth import renewal
 from kafka_sink.kafka.auth.renewal import Renewed, _try_get
 from kafka_sink.kafka.auth.secured import authenticator
 from kafka_sink.kafka.auth.token import token_source
-from kafka_sink.kafka.io import web
+from kafka_sink.kafka.io import warn_once, web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from tests.conftest import NEWEST, or_without_kafka
@@ -385,6 +387,24 @@ def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
     first = new_exchange("b").first()
     time.sleep(2.1)
     assert new_exchange("b").first() != first
+
+
+def test_a_token_is_used_and_followed_by_another_though_there_is_no_thread_to_renew_it(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewal, "threading", SimpleNamespace(Lock=threading.Lock, Timer=TimerWithoutRoom))
+    monkeypatch.setattr(warn_once.WARNED, "value", warn_once.WARNED.make())
+    server.life_s = 2
+    new_exchange = authenticator(options(server))
+    assert new_exchange is not None
+    first = new_exchange("b").first()
+    wait_until(lambda: new_exchange("b").first() != first, "a new one is fetched when it has expired")
+    assert caplog.text.count("no thread could be started to renew") == 1
+
+
+class TimerWithoutRoom(threading.Timer):
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------

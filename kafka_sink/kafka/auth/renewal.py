@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.kafka.auth.refused import RefusedLogin
+from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options import SecurityOptions
 
 T = TypeVar("T")
@@ -112,7 +113,11 @@ class Renewed(Generic[T]):
             former, self._timer = self._timer, timer
         if former is not None:
             former.cancel()
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError:
+            # No room for one more thread. What was fetched is good all the same, and `current` does without the timer.
+            warn_once(f"no thread could be started to renew the {self._what}: a new one is fetched when it has expired")
 
 
 def renewal_wait_s(options: SecurityOptions, life_s: float, dice: float) -> float:

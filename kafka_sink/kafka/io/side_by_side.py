@@ -1,9 +1,9 @@
-"""Calls that run side by side, within one time limit."""
+"""Calls, and threads, that run side by side within one time limit."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Thread
 from typing import TypeVar
 
@@ -25,7 +25,12 @@ def call_side_by_side(calls: Sequence[Callable[[], T]], limit_s: float) -> list[
     threads = [Thread(target=run, args=(number,), daemon=True) for number in range(len(calls))]
     for thread in threads:
         thread.start()
+    join_all(threads, limit_s)
+    return list(found)
+
+
+def join_all(threads: Iterable[Thread], limit_s: float) -> None:
+    """Waits no longer than this for all of them together."""
     deadline_s = time.monotonic() + limit_s
     for thread in threads:
         thread.join(max(0.0, deadline_s - time.monotonic()))
-    return list(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from kafka_sink.commit.commit_step import MORE_TIME
 from kafka_sink.commit.preflight import WHO_ENDED_IT_IN_EXPORT
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.errors import CommitAborted, DataError, DeliveryError, KafkaSinkError, ProducerFenced
+from kafka_sink.spark import write_watch
 from kafka_sink.spark.write_length import EndedTask, divide_text, explain_task
 from kafka_sink.spark.write_watch import StageTasks, WriteWatch, allowed_ms, explain_length, predict_ms
 
@@ -121,6 +123,19 @@ def test_an_export_that_was_refused_for_its_length_is_told_to_be_divided(
     assert isinstance(told, CommitAborted) and told.sink_id == "s"
     assert divide_text() in str(told) and ("If the write took longer" in str(told)) is not is_certain
     assert told.name == ("PKS-6017" if is_certain else error.name)
+
+
+def test_a_write_goes_on_without_a_thread_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutRoom(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(write_watch, "threading", SimpleNamespace(Thread=WithoutRoom, Event=threading.Event))
+    monkeypatch.setattr(write_watch, "_now_ms", lambda: 900_000.0)
+    spark = Spark(tasks=2, busy=2)
+    with WriteWatch(spark, TIMEOUT_MS) as watch:
+        spark.end_tasks(2, open_ms=MINUTE_MS)
+    assert watch.open_ms == MINUTE_MS
 
 
 def test_other_refusals_and_those_of_streams_stay_as_they_are() -> None:
