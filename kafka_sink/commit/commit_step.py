@@ -53,6 +53,7 @@ class CommitStep(ABC):
         self.failure: str | None = None
         self.entry: ErrorEntry = NOT_COMMITTED
         self.last_trouble = ""
+        self._notes: list[str] = []
         # What it has found out about how long its whole operation may take.
         self.limit_ms = UNLIMITED_MS
         # Since when brokers have said that a topic is not there.
@@ -62,6 +63,11 @@ class CommitStep(ABC):
     def is_finished(self) -> bool:
         """Once begun: every ask has been answered for good, or the step has failed."""
         return not len(self.asks)
+
+    @property
+    def notes(self) -> list[str]:
+        """What people are told about it, when it is finished."""
+        return self._notes
 
     @property
     def reason(self) -> str:

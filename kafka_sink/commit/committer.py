@@ -138,6 +138,7 @@ class Committer:
     def _conclude(self, now_ms: int) -> None:
         while self._current is not None and self._current.is_finished:
             step, self._current = self._current, None
+            self._notes += step.notes
             PHASES[self.phase].finished(self, now_ms, step)
 
     def _move(self, phase: Phase) -> None:
@@ -303,7 +304,6 @@ class Committer:
 
     def _on_finished(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None and self._ledger is not None
-        self._notes += step.notes
         record, outcomes = self._record, step.outcomes
         if self._is_of_others(record):
             is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
@@ -345,7 +345,6 @@ class Committer:
         self._judge(now_ms)
 
     def _on_closed(self, now_ms: int, step: LedgerWrite) -> None:
-        self._notes += step.notes
         if self._may_look_again(step):
             self._look_again(now_ms)
             return
@@ -386,9 +385,8 @@ class Committer:
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
         manifest, age_max_ms = self._job.manifest, self._job.age_max_ms
-        manifests = None if manifest is None else manifest.topic
-        checked = Preflight(self._settings, self._session, self._receipts, age_max_ms, manifests)
-        self._current = checked.begin(now_ms)
+        topic = None if manifest is None else manifest.topic
+        self._current = Preflight(self._settings, self._session, self._receipts, age_max_ms, topic).begin(now_ms)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
@@ -406,7 +404,6 @@ class Committer:
         if step.failure is not None:
             self._abandon(now_ms, step.failure)
             return
-        self._notes += step.notes
         found = step.check()
         problem = found.problem or (step.lateness if now_ms >= self._deadline_ms else None)
         if problem is not None:
@@ -456,7 +453,6 @@ class Committer:
 
     def _on_committed(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None
-        self._notes += step.notes
         record = self._record
         has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in step.outcomes)
         if None in step.outcomes:
@@ -478,7 +474,6 @@ class Committer:
     # ---- C5 ----
 
     def _on_recorded(self, now_ms: int, step: LedgerWrite) -> None:
-        self._notes += step.notes
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._may_look_again(step):
             self._look_again(now_ms)
@@ -520,7 +515,6 @@ class Committer:
         self._current = AbortTransactions(self._settings, written, waits_for_leaders=waits).begin(now_ms)
 
     def _on_discarded(self, now_ms: int, step: AbortTransactions) -> None:
-        self._notes += step.notes
         if step.leaderless:
             error = messages.not_discarded_error(self._batch, min(step.leaderless.values()))
             self._intended = CommitResult(Conclusion.FAILED, error)
@@ -547,7 +541,6 @@ class Committer:
         self._current = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms).begin(now_ms)
 
     def _on_swept(self, now_ms: int, step: Sweep) -> None:
-        self._notes += step.notes
         self._intended = replace(self._intended, swept=step.swept, is_swept=step.is_complete)
         self._end(self._intended.conclusion, self._intended.error)
 

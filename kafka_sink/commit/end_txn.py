@@ -148,7 +148,6 @@ class CommitTransactions(CommitStep):
         is_ended: bool = False,
     ) -> None:
         super().__init__(settings)
-        self.notes: list[str] = []
         written = partitions_of(receipts)
         self._decided = [
             DecidedTransaction(number, one, witness, written.get(one))
@@ -187,7 +186,7 @@ class CommitTransactions(CommitStep):
             self.asks.drop(ask)
             one = self._decided[ask.number]
             if ask.purpose == COMMIT and one.leaderless:
-                self.notes.append(WITHOUT_LEADER.format(one.leaderless))
+                self._notes.append(WITHOUT_LEADER.format(one.leaderless))
                 one.leaderless = ""
                 self._ask_end(now_ms, one, are_leaders_known=True)
             elif ask.purpose == PARTITIONS:

@@ -78,7 +78,6 @@ class LedgerWrite(CommitStep):
         self._is_draft = is_draft
         self._search: CommitTransactions | None = None
         self._offset = -1
-        self.notes: list[str] = []
         # It is not written, because there is another driver.
         self.is_fenced = False
         # An EndTxn was sent without a definite answer: it may have been carried out.
@@ -292,7 +291,7 @@ class LedgerWrite(CommitStep):
             return False
         self._manifest_batch = None
         told = {"batch": self.record.key, "sink": self.record.sink_id, "topic": manifest.topic}
-        self.notes.append(NO_MANIFEST.format(**told, gone_s=gone_ms // 1000, trouble=self.last_trouble))
+        self._notes.append(NO_MANIFEST.format(**told, gone_s=gone_ms // 1000, trouble=self.last_trouble))
         return True
 
     def _on_produced(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:

@@ -106,7 +106,6 @@ class OpenTransactions(CommitStep):
 
     def __init__(self, settings: DeliverySettings, name: str | None, states: Sequence[str] = OPEN_STATES) -> None:
         super().__init__(settings)
-        self.notes: list[str] = []
         self.ids: dict[str, None] = {}
         self.is_supported = True
         self._name = name
@@ -122,7 +121,7 @@ class OpenTransactions(CommitStep):
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
         """An unreachable broker lists nothing; the transactions that it coordinates are missing here."""
-        self.notes.append(f"not every broker listed its transactions: {reply.error or 'no answer'}")
+        self._notes.append(f"not every broker listed its transactions: {reply.error or 'no answer'}")
         self.on_bodies(now_ms, reply)
 
     def on_bodies(self, now_ms: int, reply: Reply) -> None:
@@ -131,7 +130,7 @@ class OpenTransactions(CommitStep):
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         if body["error_code"]:
-            self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
+            self._notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
             return
         for state in body["transaction_states"]:
             identity = parse_task_identity(state["transactional_id"])
@@ -146,7 +145,7 @@ class TransactionListing(StepChain):
     def __init__(self, settings: DeliverySettings, sink_id: str | None) -> None:
         listing = OpenTransactions(settings, sink_id)
         super().__init__(settings, listing)
-        self.notes = listing.notes
+        self._notes = listing.notes
         self.found: list[TransactionDescription] = []
 
     def after(self, now_ms: int, finished: CommitStep) -> CommitStep | None:
