@@ -51,6 +51,8 @@ def begin_attempt(options: SinkOptions, place: TaskPlace, meter: TaskMeter | Non
 
 @dataclass(slots=True)
 class Attempt:
+    """What `begin_attempt` has made. The task closes or returns it: `give_up`, `give_back`."""
+
     options: SinkOptions
     place: TaskPlace
     meter: TaskMeter | None

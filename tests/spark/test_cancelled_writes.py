@@ -20,7 +20,7 @@ import pytest
 import kafka_sink
 from tests.conftest import NEWEST, or_without_kafka
 from tests.spark.conftest import require_java
-from tests.spark.test_notebooks import kernel_of_this_python
+from tests.spark.kernels import kernel_of_this_python
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

@@ -11,6 +11,7 @@ import pytest
 
 from kafka_sink.testing import EmbeddedBroker
 from tests.spark.conftest import require_java
+from tests.spark.kernels import kernel_of_this_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
@@ -84,11 +85,3 @@ def test_the_notebook_of_a_platform_writes_a_table_and_a_stream(tmp_path: Path) 
         (checked,) = (output["data"]["text/plain"] for output in said if output["output_type"] == "execute_result")
         assert "orders" in checked
         assert (len(kafka.records("orders")), len(kafka.records("numbers"))) == (3, 100)
-
-
-def kernel_of_this_python(folder: Path) -> str:
-    kernel = folder / "kernels" / "here"
-    kernel.mkdir(parents=True)
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    (kernel / "kernel.json").write_text(json.dumps({"argv": command, "display_name": "here", "language": "python"}))
-    return str(folder)

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_sink.__main__ import main
 from tests.spark.conftest import require_java
-from tests.spark.test_notebooks import kernel_of_this_python
+from tests.spark.kernels import kernel_of_this_python
 from tests.support.page_blocks import BROKER, ROOT, blocks, commands, placed
 from tools.kafka_cluster import KafkaCluster
 
