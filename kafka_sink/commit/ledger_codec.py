@@ -413,7 +413,18 @@ def _number(number: Any, name: str, lowest: int, highest: int) -> int:
 def _text(found: Any, name: str) -> str:
     if not isinstance(found, str) or len(found) > TEXT_CHARACTERS_MAX:
         raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
+    if not _is_unicode(found):
+        raise UnreadableRecord(f"a ledger record whose {name!r} is not Unicode", name)
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON may hold half of a pair of surrogates, which is no character: nothing that writes it out can encode it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_shape(found: Any, name: str) -> str:
@@ -425,7 +436,8 @@ def _check_shape(found: Any, name: str) -> str:
 
 def _label(found: Any) -> str:
     """Nothing depends on it, so an invalid one is not an error."""
-    return found if isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX else ""
+    is_valid = isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX and _is_unicode(found)
+    return found if is_valid else ""
 
 
 def _texts(found: Any, name: str, count_max: int) -> list[str]:

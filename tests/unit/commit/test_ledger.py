@@ -229,7 +229,7 @@ def test_a_record_without_a_name_is_read_and_written_as_ever() -> None:
     assert encode_record(record(Kind.DONE)) == OF_THE_RELEASE_BEFORE
 
 
-@pytest.mark.parametrize("found", ["7", "[]", '"' + "x" * 1_001 + '"'])
+@pytest.mark.parametrize("found", ["7", "[]", '"' + "x" * 1_001 + '"', r'"half of a pair: \ud800"'])
 def test_a_name_that_is_none_stops_nobody(found: str) -> None:
     value = OF_THE_RELEASE_BEFORE[:-1] + f',"name":{found}}}'.encode()
     assert decode_record(value) == record(Kind.DONE)
@@ -266,6 +266,8 @@ def test_what_is_no_record_of_this_version_is_refused_by_what_is_wrong() -> None
         (good[:-1], "not JSON"),
         (good.replace(b'"intent"', b'"marvel"'), "unknown kind"),
         (good.replace(b'"intent"', b'"done"'), "fields of another kind"),
+        (good.replace(b'"query":"', b'"query":"\\udc00'), "'query' is not Unicode"),
+        (good.replace(b'"topics":["', b'"topics":["\\ud800'), "'topics' is not Unicode"),
         (good.replace(b'"rows":10,', b'"rows":-1,'), "no number from 0"),
         (good.replace(b'"rows":10,', b'"rows":true,'), "no number"),
         (good.replace(b'"rows":10,', b'"rows":1e3,'), "no number"),
