@@ -41,6 +41,8 @@ _HEADER_BYTES_MAX = 64
 VALUE_BYTES_MAX = 8 * 1024 * 1024
 JSON_BYTES_MAX = 32 * 1024 * 1024
 ENTRIES_MAX = 100_000
+# What JSON of that size may hold: an object takes 64 bytes of memory, and two in JSON. A record has a few lists.
+ITEMS_MAX, CONTAINERS_MAX = 3_000_000, 10_000
 TEXT_CHARACTERS_MAX = 1_000
 TOPICS_MAX = 10_000
 _COMPRESSED_FROM_BYTES = 1_024
@@ -232,6 +234,8 @@ def _parse_content(value: bytes) -> dict[str, Any]:
     encoding, body = _split(value)
     if encoding == "zlib":
         body = _decompress(body)
+    if body.count(b",") > ITEMS_MAX or body.count(b"{") + body.count(b"[") > CONTAINERS_MAX:
+        raise UnreadableRecord("a ledger record with more items than one has", "size")
     try:
         content = json.loads(body.decode())
     except (ValueError, RecursionError):

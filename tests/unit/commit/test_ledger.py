@@ -1,5 +1,6 @@
 """Ledger records: the meaning of the newest one, what fits into a megabyte, and that arbitrary bytes do no harm."""
 
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -287,6 +288,17 @@ def test_a_bomb_is_defused_at_the_limit() -> None:
     refused(f"{FORMAT} 1 zlib\n".encode() + bomb, "larger than")
     refused(f"{FORMAT} 1 zlib\n".encode() + zlib.compress(b"{}")[:-1], "cut off")
     refused(f"{FORMAT} 1 zlib\nrubbish".encode(), "cannot be decompressed")
+
+
+@pytest.mark.parametrize("item", [b"{},", b"[],", b"0,"])
+def test_json_that_would_take_far_more_memory_than_bytes_is_not_parsed(item: bytes) -> None:
+    content = b"[" + item * (JSON_BYTES_MAX // len(item) - 10) + b"0]"
+    tracemalloc.start()
+    try:
+        refused(f"{FORMAT} 1 zlib\n".encode() + zlib.compress(content, 1), "more items than one has")
+        assert tracemalloc.get_traced_memory()[1] < 4 * JSON_BYTES_MAX
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
