@@ -41,6 +41,8 @@ _HEADER_BYTES_MAX = 64
 VALUE_BYTES_MAX = 8 * 1024 * 1024
 JSON_BYTES_MAX = 32 * 1024 * 1024
 ENTRIES_MAX = 100_000
+# What JSON of that size may hold: an object takes 64 bytes of memory, and two in JSON. A record has a few lists.
+ITEMS_MAX, CONTAINERS_MAX = 3_000_000, 10_000
 TEXT_CHARACTERS_MAX = 1_000
 TOPICS_MAX = 10_000
 _COMPRESSED_FROM_BYTES = 1_024
@@ -232,6 +234,8 @@ def _parse_content(value: bytes) -> dict[str, Any]:
     encoding, body = _split(value)
     if encoding == "zlib":
         body = _decompress(body)
+    if body.count(b",") > ITEMS_MAX or body.count(b"{") + body.count(b"[") > CONTAINERS_MAX:
+        raise UnreadableRecord("a ledger record with more items than one has", "size")
     try:
         content = json.loads(body.decode())
     except (ValueError, RecursionError):
@@ -413,7 +417,18 @@ def _number(number: Any, name: str, lowest: int, highest: int) -> int:
 def _text(found: Any, name: str) -> str:
     if not isinstance(found, str) or len(found) > TEXT_CHARACTERS_MAX:
         raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
+    if not _is_unicode(found):
+        raise UnreadableRecord(f"a ledger record whose {name!r} is not Unicode", name)
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON may hold half of a pair of surrogates, which is no character: nothing that writes it out can encode it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_shape(found: Any, name: str) -> str:
@@ -425,7 +440,8 @@ def _check_shape(found: Any, name: str) -> str:
 
 def _label(found: Any) -> str:
     """Nothing depends on it, so an invalid one is not an error."""
-    return found if isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX else ""
+    is_valid = isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX and _is_unicode(found)
+    return found if is_valid else ""
 
 
 def _texts(found: Any, name: str, count_max: int) -> list[str]:

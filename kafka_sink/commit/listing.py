@@ -6,7 +6,7 @@ it is shown. A record whose marker is not there yet counts as not written, as ev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
@@ -18,13 +18,15 @@ from kafka_sink.commit.log_scan import (
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    RawBatch,
     offsets_body,
 )
 from kafka_sink.commit.open_parts import ProducerQuestion
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
-from kafka_sink.errors.table.commits import NOT_HAD
+from kafka_sink.errors.table.commits import LEDGER_UNREADABLE, NOT_HAD
+from kafka_sink.formats.records.skim import Skimmed
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
@@ -33,6 +35,8 @@ from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TR
 LIST = "list transactions"
 ENDS, STABLE = "log ends", "stable offsets"
 MARKS = "describe producers"
+# Of all sinks: anybody may have written a topic that looks like a ledger.
+HELD_BYTES_MAX = 256 * 1024 * 1024
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -74,12 +78,25 @@ class LedgerListing(LedgerRead):
         super().__init__(settings, sink_id or "", claim_offset=claim_offset, is_of_name=True)
         self.listed: list[Listed] | None = None
         self._is_of_all = sink_id is None
+        self._held_bytes = 0
 
     def _is_own(self, ledger_key: str) -> bool:
         if self._is_of_all:
             # No sink id is empty: a key that begins with a slash is not a decision's.
             return bool(ledger_key) and not ledger_key.startswith("/")
         return super()._is_own(ledger_key)
+
+    def _skim(self, raw: RawBatch, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Skimmed]:
+        for each in super()._skim(raw, is_wanted):
+            yield each
+            self._held_bytes += len(each.value or b"")
+            if self._is_of_all and self._held_bytes > HELD_BYTES_MAX:
+                # Without what newer records have replaced, and aborted ones.
+                waiting = (value for listed in self._waiting.values() for _, _, value in listed)
+                self._held_bytes = sum(map(len, waiting)) + sum(len(one.value) for one in self._newest.values())
+                if self._held_bytes > HELD_BYTES_MAX:
+                    text = self._about_ledger(f"its newest records take more than {HELD_BYTES_MAX} bytes")
+                    raise RemoteProtocolError(text, LEDGER_UNREADABLE)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.listed = [_decode_listed(key, found[key], self.settings.cluster_id) for key in sorted(found)]

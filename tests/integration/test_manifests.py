@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from pyspark.sql.types import StringType, StructType
 
 import kafka_sink
+from kafka_sink import Producer
 from kafka_sink.commit.admin import manifests as manifests_module
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
@@ -70,6 +72,22 @@ def deliver(named: dict[str, str], query: str, batches: int) -> None:
 
 def found(named: dict[str, str], **chosen: Any) -> list[tuple[str, BatchId]]:
     return [(one.query_id, one.batch_id) for one in kafka_sink.read_manifests(named, **chosen)]
+
+
+def test_foreign_records_in_the_topic_are_passed_over_with_one_word_about_them(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = options_of(broker)
+    deliver(named, "q", 1)
+    one = {"pykafka-sink-manifest": 1}
+    foreign = [b"[" * 100_000, json.dumps(one).encode(), json.dumps({**one, "topics": []}).encode(), None]
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for value in foreign:
+            producer.send("manifests", value, b"key").result()
+    deliver(named, "r", 1)
+    assert found(named) == [("q", 0), ("r", 0)]
+    (warned,) = [record.getMessage() for record in caplog.records if "no manifests" in record.getMessage()]
+    assert "manifests has 3 records that are no manifests" in warned and "in partition 0, offset 2" in warned
 
 
 def test_a_driver_that_closes_a_decision_of_another_one_tells_its_dead_letters_apart(

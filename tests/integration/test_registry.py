@@ -533,6 +533,18 @@ def test_nor_does_one_that_repeats_it_as_json_spells_it(password: str, spell: An
         assert "got [hidden]." in str(error)
 
 
+def test_nor_does_one_that_writes_letters_by_their_numbers() -> None:
+    """As Gson does with those that HTML knows."""
+    pair = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+    assert pair.endswith("=")
+    with EmbeddedRegistry() as echo:
+        message = f"Authorization: Basic {pair}".replace("=", r"\u003d").replace("a", r"\u0061")
+        body = f'{{"error_code": 401, "message": "{message}"}}'.encode()
+        echo.inject(RegistryFault(status=401, body=body, times=100))
+        error = refusal(echo.url, REGISTER, {"basic.auth.user.info": f"me:{PASSWORD}"})
+        assert pair.rstrip("=") not in str(error) and "Basic [hidden]" in str(error)
+
+
 def test_options_show_no_secret() -> None:
     kafka = parse_producer_options({"bootstrap.servers": "b:1"})
     for given in (

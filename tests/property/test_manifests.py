@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_sink.commit.admin.manifests import parse_manifest
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_codec import INT64_MAX, decode_record, encode_record
 from kafka_sink.commit.manifest import Manifest, partition_of_key
@@ -33,6 +37,31 @@ def test_any_manifest_is_read_as_it_was_written(
 ) -> None:
     manifest = Manifest("m", partition, "s", tuple(written), schemas, tuple(letters))
     assert decode_record(encode_record(record(Kind.INTENT, manifest=manifest))).manifest == manifest
+
+
+def made() -> dict[str, Any]:
+    intent = record(Kind.DONE, manifest=Manifest("m", 0, "s", (WrittenPartition("a", 0, 1, 5, 6),), {"value": 3}))
+    assert intent.manifest_record is not None
+    content: dict[str, Any] = json.loads(intent.manifest_record[1])
+    return content
+
+
+_ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(_ANY_JSON, st.sampled_from(sorted(made())))
+def test_whatever_is_in_the_topic_is_a_manifest_or_passed_over(found: Any, field: str) -> None:
+    whole = made()
+    assert parse_manifest(json.dumps(whole).encode()) is not None
+    assert parse_manifest(json.dumps(found).encode()) is None
+    for changed in ({**whole, field: found}, {name: each for name, each in whole.items() if name != field}):
+        manifest = parse_manifest(json.dumps(changed).encode())
+        if manifest is not None:
+            assert manifest.spark_options()["assign"] and hash((manifest.sink, manifest.batch_id))
 
 
 @given(st.binary(max_size=40), st.integers(1, 10_000))

@@ -15,6 +15,7 @@ from kafka_sink.commit.identity import name_of_stream
 from kafka_sink.commit.manifest import FORMAT_VERSION
 from kafka_sink.commit.receipt import BatchId, WrittenPartition
 from kafka_sink.errors import AuthorizationError, ConfigError
+from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 
 _LOOK_AGAIN_S = 0.2
@@ -107,6 +108,7 @@ def read_manifests(
     deadline_s = time.monotonic() + timeout_s
     # Where each partition is read from next. There may be more of them later.
     begins: dict[int, int] = {}
+    foreign: list[str] = []
     with Client(parsed.producer) as client:
         while True:
             found = []
@@ -114,49 +116,82 @@ def read_manifests(
                 reader = PartitionReader(client, topic, each.partition, parsed.producer.request_timeout_ms)
                 first, end = reader.extent()
                 begin = begins.get(each.partition, first)
-                found += [one for one in _manifests(reader, begin, end) if wanted.has(one)]
+                found += [one for one in _manifests(reader, begin, end, foreign) if wanted.has(one)]
                 begins[each.partition] = max(begin, end)
             if found or time.monotonic() >= deadline_s:
+                if foreign:
+                    warn_once(f"{topic} has {len(foreign)} records that are no manifests, and were passed over: "
+                              f"the first one is in {foreign[0]}")  # fmt: skip
                 return found
             time.sleep(_LOOK_AGAIN_S)
 
 
-def _manifests(reader: PartitionReader, begin: int, end: int) -> Iterator[BatchManifest]:
+def _manifests(reader: PartitionReader, begin: int, end: int, foreign: list[str]) -> Iterator[BatchManifest]:
+    """`foreign` gets the places of records that are none."""
     for records, _ in reader.read(begin, end):
-        for _, record in records:
-            content = _content(record.value)
-            if content is not None:
-                yield _manifest_of(content)
+        for offset, record in records:
+            manifest = None if record.value is None else parse_manifest(record.value)
+            if manifest is not None:
+                yield manifest
+            elif record.value is not None:
+                foreign.append(f"partition {reader.partition}, offset {offset}")
 
 
-def _content(value: bytes | None) -> Mapping[str, Any] | None:
+def parse_manifest(value: bytes) -> BatchManifest | None:
     """None: something else that somebody wrote to the topic."""
     try:
-        content = json.loads(value or b"null")
-    except ValueError:
+        content = _object(json.loads(value))
+        if content.get("pykafka-sink-manifest") != FORMAT_VERSION:
+            return None
+        batch = content.get("batch")
+        return BatchManifest(
+            sink=_text(content.get("sink")),
+            query_id=_text(content.get("query")),
+            batch_id=batch if isinstance(batch, str) else _number(batch),
+            row_count=_number(content.get("rows")),
+            digest=_text(content.get("digest")),
+            closed_ms=_number(content.get("closed_ms"), None),
+            partitions=_partitions(content.get("topics")),
+            schemas={_text(name): _number(found) for name, found in _object(content.get("schemas", {})).items()},
+            is_accepted=content.get("accepted") is True,
+            dead_letters=_partitions(content.get("dead_letters", {})),
+        )
+    except (ValueError, RecursionError):
         return None
-    is_manifest = isinstance(content, dict) and content.get("pykafka-sink-manifest") == FORMAT_VERSION
-    return content if is_manifest else None
 
 
-def _manifest_of(content: Mapping[str, Any]) -> BatchManifest:
-    return BatchManifest(
-        sink=content["sink"],
-        query_id=content["query"],
-        batch_id=content["batch"],
-        row_count=content["rows"],
-        digest=content["digest"],
-        closed_ms=content["closed_ms"],
-        partitions=_partitions(content["topics"]),
-        schemas=content.get("schemas", {}),
-        is_accepted=content.get("accepted", False),
-        dead_letters=_partitions(content.get("dead_letters", {})),
-    )
-
-
-def _partitions(topics: Mapping[str, Any]) -> tuple[WrittenPartition, ...]:
+def _partitions(topics: Any) -> tuple[WrittenPartition, ...]:
     return tuple(
-        WrittenPartition(topic, partition, rows, first, last)
-        for topic, found in topics.items()
-        for partition, first, last, rows in found["partitions"]
+        WrittenPartition(topic, *_range(each))
+        for topic, found in _object(topics).items()
+        for each in _list(_object(found).get("partitions"))
     )
+
+
+def _range(found: Any) -> tuple[int, int, int, int]:
+    partition, first, last, rows = _list(found)  # another count is a ValueError
+    return _number(partition), _number(rows), _number(first, -1), _number(last, -1)
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return found
+
+
+def _list(found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise ValueError("no list")
+    return found
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise ValueError("no text")
+    return found
+
+
+def _number(found: Any, lowest: int | None = 0) -> int:
+    if type(found) is not int or (lowest is not None and found < lowest):
+        raise ValueError("no number")
+    return found

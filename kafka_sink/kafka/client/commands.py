@@ -11,6 +11,7 @@ connection id is ignored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from kafka_sink.errors import AuthenticationError, TransportError
@@ -89,7 +90,8 @@ class Send:
     """`tells_written`: this request gets no response (acks=0), so it is done when it is `Written`."""
 
     connection_id: int
-    buffers: Sequence[Buffer]
+    # A password during a login, and rows.
+    buffers: Sequence[Buffer] = field(repr=False)
     tells_written: bool = False
 
 

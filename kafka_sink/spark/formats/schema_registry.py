@@ -298,12 +298,21 @@ def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
 
 def _hide_secrets(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
     """A registry, or a proxy in front of it, may repeat the request in an error text."""
-    body = answer.body
-    if not answer.is_good:
-        for secret in secrets:
-            for spelled in _spellings(secret):
-                body = body.replace(spelled.encode(), HIDDEN.encode())
+    if answer.is_good:
+        return answer.body
+    body = _respell(answer.body)
+    for secret in secrets:
+        for spelled in _spellings(secret):
+            body = body.replace(spelled.encode(), HIDDEN.encode())
     return body
+
+
+def _respell(body: bytes) -> bytes:
+    """JSON has many ways to write a letter; Java's registries write `=` as `\\u003d`. In this one it can be found."""
+    try:
+        return json.dumps(json.loads(body)).encode()
+    except (ValueError, RecursionError):
+        return body
 
 
 def _spellings(secret: str) -> set[str]:

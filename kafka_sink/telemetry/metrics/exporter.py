@@ -47,7 +47,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(404, "text/plain; charset=utf-8", "figures are at /metrics and /metrics.json\n")
 
     def _answer(self, status: int, content_type: str, text: str) -> None:
-        body = text.encode()
+        # Names may come from bytes that are no text. One of them must not keep all figures from being served.
+        body = text.encode(errors="backslashreplace")
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_sink.commit import listing
+from kafka_sink.commit.commit_step import SingleStep
+from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.commit.set_aside import Aside
 from kafka_sink.errors import CommitAborted
@@ -18,6 +21,7 @@ from tests.unit.commit.test_plain_records import listed
 from tests.unit.commit.test_set_aside import SECOND, put, set_aside
 
 LARGE = b"0" * 10 * 2**20
+LEDGER_VALUE = 20_000
 
 
 def put_batch(bench: Bench, batch: EncodedBatch, *, is_transactional: bool) -> int:
@@ -76,3 +80,20 @@ def test_a_batch_that_cannot_be_read_is_named_with_its_place(bench: Bench) -> No
     assert f"ledger {LEDGER}" in str(refused.error)
     assert f"the batch at offset {len(log) - 2} is damaged" in str(refused.error)
     assert "wrong checksum" in str(refused.error)
+
+
+def test_a_listing_of_a_topic_that_anybody_wrote_holds_no_more_than_its_limit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "HELD_BYTES_MAX", 4 * LEDGER_VALUE)
+    bench.commit(bench.receipts())
+    for _ in range(10):
+        put(bench, "replaced", b"0" * LEDGER_VALUE)
+    for number in range(3):
+        put(bench, f"large-{number}", b"0" * (LEDGER_VALUE - 1_000))
+    assert len(listed(bench, None)) == 5
+    put(bench, "large-3", b"0" * LEDGER_VALUE)
+    bench.settle()
+    step = SingleStep(LedgerListing(bench.settings, None), bench.now_ms + 10_000)
+    assert "its newest records take more than" in str(bench.drive(step).failure)
+    assert [each.problem for each in listed(bench)] == [""]

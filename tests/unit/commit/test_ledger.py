@@ -1,5 +1,6 @@
 """Ledger records: the meaning of the newest one, what fits into a megabyte, and that arbitrary bytes do no harm."""
 
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -238,7 +239,7 @@ def test_a_record_without_a_name_is_read_and_written_as_ever() -> None:
     assert encode_record(record(Kind.DONE)) == OF_THE_RELEASE_BEFORE
 
 
-@pytest.mark.parametrize("found", ["7", "[]", '"' + "x" * 1_001 + '"'])
+@pytest.mark.parametrize("found", ["7", "[]", '"' + "x" * 1_001 + '"', r'"half of a pair: \ud800"'])
 def test_a_name_that_is_none_stops_nobody(found: str) -> None:
     value = OF_THE_RELEASE_BEFORE[:-1] + f',"name":{found}}}'.encode()
     assert decode_record(value) == record(Kind.DONE)
@@ -275,6 +276,8 @@ def test_what_is_no_record_of_this_version_is_refused_by_what_is_wrong() -> None
         (good[:-1], "not JSON"),
         (good.replace(b'"intent"', b'"marvel"'), "unknown kind"),
         (good.replace(b'"intent"', b'"done"'), "fields of another kind"),
+        (good.replace(b'"query":"', b'"query":"\\udc00'), "'query' is not Unicode"),
+        (good.replace(b'"topics":["', b'"topics":["\\ud800'), "'topics' is not Unicode"),
         (good.replace(b'"rows":10,', b'"rows":-1,'), "no number from 0"),
         (good.replace(b'"rows":10,', b'"rows":true,'), "no number"),
         (good.replace(b'"rows":10,', b'"rows":1e3,'), "no number"),
@@ -294,6 +297,17 @@ def test_a_bomb_is_defused_at_the_limit() -> None:
     refused(f"{FORMAT} 1 zlib\n".encode() + bomb, "larger than")
     refused(f"{FORMAT} 1 zlib\n".encode() + zlib.compress(b"{}")[:-1], "cut off")
     refused(f"{FORMAT} 1 zlib\nrubbish".encode(), "cannot be decompressed")
+
+
+@pytest.mark.parametrize("item", [b"{},", b"[],", b"0,"])
+def test_json_that_would_take_far_more_memory_than_bytes_is_not_parsed(item: bytes) -> None:
+    content = b"[" + item * (JSON_BYTES_MAX // len(item) - 10) + b"0]"
+    tracemalloc.start()
+    try:
+        refused(f"{FORMAT} 1 zlib\n".encode() + zlib.compress(content, 1), "more items than one has")
+        assert tracemalloc.get_traced_memory()[1] < 4 * JSON_BYTES_MAX
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.kafka.auth.renewal import renewal_wait_s
+from kafka_sink.kafka.client.commands import Send
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.oauthbearer import OAuthBearerExchange, expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.passwords import password_exchange
@@ -161,3 +162,8 @@ def test_a_value_that_is_no_text_is_refused_and_not_shown() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("${env:A}", True), (" ${file:/a:b} ", True), ("a${env:A}", False)])
 def test_a_reference_is_one_when_it_is_the_whole_value(text: str, expected: bool) -> None:
     assert is_reference(text) is expected
+
+
+def test_what_is_sent_is_not_shown_with_the_command_that_sends_it() -> None:
+    exchange = password_exchange("PLAIN", {"username": "me", "password": "hunter2"}, "")
+    assert repr(Send(3, [exchange.first()])) == "Send(connection_id=3, tells_written=False)"
