@@ -10,6 +10,11 @@ A query also has a run: from its start to its end in this process. Transactional
 within a run, and a failed batch may leave transactions that are decided and not yet committed. User code can catch that
 error and go on. So the run ends with a failed batch, and the next one has ids of its own. Whoever aborts a run aborts
 everything in it. So two writes at the same time never share one, though they may say that they are the same query.
+Nor do two applications that this process has one after the other: Spark numbers its attempts anew in each, so ids of
+the first would come again, and one of its attempts may be frozen with a request for its own on the way.
+
+Assumption, for PySpark 3.4 to 4.3: spark.app.id is the application also in the configuration that Spark Connect tells
+its clients, which may outlive their server.
 """
 
 from __future__ import annotations
@@ -85,9 +90,17 @@ def _id_in_checkpoint(location: str | None) -> str | None:
     return None
 
 
+def application_of(session: Any) -> str:
+    if not is_of_connect(session):
+        return str(session.sparkContext.applicationId)
+    with suppress(Exception):  # where a platform does not tell it
+        return str(session.conf.get("spark.app.id"))
+    return str(getattr(session, "session_id", ""))
+
+
 def new_run() -> str:
     return run_of_query(uuid.uuid4().hex)
 
 
-# Those that no write is using, by the sink's name and the query.
-RUNS: PerProcess[Shelf[tuple[str | None, QueryBatch], str]] = PerProcess(lambda: Shelf(RUNS_MAX))
+# Those that no write is using, by the application, the sink's name and the query.
+RUNS: PerProcess[Shelf[tuple[str, str | None, QueryBatch], str]] = PerProcess(lambda: Shelf(RUNS_MAX))

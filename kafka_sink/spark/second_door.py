@@ -39,7 +39,14 @@ from kafka_sink.spark.action import collect_rows
 from kafka_sink.spark.arrow_batches import ARROW_BYTES, GOOD_SIZE
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
-from kafka_sink.spark.query_batch import RUNS, QueryBatch, new_run, properties_of_thread, query_of_batch
+from kafka_sink.spark.query_batch import (
+    RUNS,
+    QueryBatch,
+    application_of,
+    new_run,
+    properties_of_thread,
+    query_of_batch,
+)
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
@@ -146,7 +153,7 @@ def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *
 def _write_batch_of_query(
     frame: DataFrame, planned: PlannedWrite, key: BatchKey, query: QueryBatch, *, is_only_sink: bool = False
 ) -> WriteSummary:
-    where = (planned.sink_id, query)
+    where = (application_of(frame.sparkSession), planned.sink_id, query)
     run = RUNS.value.take(where) or new_run()
     summary = _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
     RUNS.value.put(where, run)  # it has left nothing open

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kafka_sink
+from kafka_sink.spark.query_batch import application_of
 from tests.compat.connect_streams import run, start, stream_of
 from tests.spark.parity import values, writable_topic
 from tests.spark.test_cancelled_writes import PATIENCE_S, interrupted, readers_reach_the_end, slow_rows
@@ -111,3 +112,9 @@ def test_two_queries_of_one_session_deliver_each_row_once_and_skip_repeated_batc
     for topic in topics:
         assert values(kafka_4, topic) == [b"a", b"b", b"c"]
         assert open_transactions(kafka_4.bootstrap_servers, topic[-60:].lstrip("-")) == []
+
+
+def test_the_application_of_a_client_s_server_is_known_as_transactional_ids_are_used_again_within_one_only(
+    connected: Any,
+) -> None:
+    assert application_of(connected).startswith("local-")
