@@ -46,6 +46,7 @@ def partition_of(fault: Fault) -> int:
 # ---- one connection ----
 
 
+@NEWEST_MAINLY  # on both versions without Spark's processes: test_proxy.py
 @pytest.mark.parametrize(
     "harm",
     [

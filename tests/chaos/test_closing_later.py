@@ -25,19 +25,34 @@ pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(900),
     pytest.mark.parametrize("kafka", [NEWEST], indirect=True),
+    pytest.mark.usefixtures("own_ledger"),
 ]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
 # Of a process that has committed a batch before: the intent, and what closes it.
 CLOSING = {"append": (PRODUCE, 2), "end": (END_TXN, 2)}
+END_MAINLY = pytest.mark.parametrize("request_of", [pytest.param("append", marks=pytest.mark.slow), "end"])
+# Each request and each side once, for what comes after any of them in the same way.
+DIAGONAL = pytest.mark.parametrize(
+    ("request_of", "side"),
+    [
+        pytest.param(name, side, marks=[] if (name == "append") == (side == "before-it-arrives") else pytest.mark.slow)
+        for name in CLOSING
+        for side in SIDES
+    ],
+)
 
 
 def is_open(stream: BareStream) -> bool:
-    return bool(open_decisions(stream.kafka.bootstrap_servers, stream.sink_id))
+    return bool(open_decisions(stream.kafka.bootstrap_servers, stream.sink_id, stream.settings["ledger.topic"]))
+
+
+def wait_until_all_is_closed(stream: BareStream) -> None:
+    wait_until_closed(stream.kafka.bootstrap_servers, stream.sink_id, stream.settings["ledger.topic"])
 
 
 def check_closed(stream: BareStream) -> None:
-    wait_until_closed(stream.kafka.bootstrap_servers, stream.sink_id)
+    wait_until_all_is_closed(stream)
     stream.check()
 
 
@@ -75,8 +90,7 @@ def test_the_next_run_goes_on_wherever_the_process_that_closes_a_decision_dies(
     check_closed(stream)
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("request_of", CLOSING)
+@DIAGONAL
 def test_the_same_run_goes_on_in_another_process_while_its_tasks_use_their_ids_again(
     stream: BareStream, request_of: str, side: str
 ) -> None:
@@ -88,7 +102,7 @@ def test_the_same_run_goes_on_in_another_process_while_its_tasks_use_their_ids_a
     check_closed(stream)
 
 
-@pytest.mark.parametrize("request_of", CLOSING)
+@END_MAINLY
 def test_a_process_that_freezes_while_it_closes_a_decision_does_no_harm_when_it_wakes_up(
     stream: BareStream, request_of: str
 ) -> None:
@@ -99,11 +113,11 @@ def test_a_process_that_freezes_while_it_closes_a_decision_does_no_harm_when_it_
         query.run_batch()
         frozen.send_signal(signal.SIGCONT)
         query.run_batch()
-        wait_until_closed(stream.kafka.bootstrap_servers, stream.sink_id)
+        wait_until_all_is_closed(stream)
     check_closed(stream)
 
 
-@pytest.mark.parametrize("request_of", CLOSING)
+@END_MAINLY
 def test_a_request_of_it_that_arrives_after_the_next_commit_changes_nothing(
     stream: BareStream, request_of: str
 ) -> None:
@@ -136,7 +150,7 @@ def test_the_next_commit_of_the_process_waits_for_it(stream: BareStream) -> None
     check_closed(stream)
 
 
-@pytest.mark.parametrize("request_of", CLOSING)
+@END_MAINLY  # with Spark, the other: tests/spark/test_closing_later.py
 def test_a_record_that_is_refused_is_said_once_and_the_next_commit_closes_the_decision(
     stream: BareStream, request_of: str
 ) -> None:

@@ -6,7 +6,7 @@ is open; and after a restart each row is there once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.faults import Harm, Request, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), pytest.mark.usefixtures("own_ledger")]
 
 TOPIC_REFUSED, ID_REFUSED = 29, 53
 Body = Mapping[str, Any]
@@ -94,6 +94,12 @@ FIRST_GENERATION_STEPS = {
     "renew": Step(INIT_PRODUCER_ID, refused, of_the_driver, 2, CommitPending),
     "add-the-ledger-again": Step(ADD_PARTITIONS_TO_TXN, add_refused, of_the_driver, 2, CommitPending),
 }
+# Each has a neighbour with the same outcome: another of the tasks' transactions, or of the driver's last requests.
+SLOW_STEPS = {f"commit-1-of-{TASKS}", f"commit-{TASKS}-of-{TASKS}", "close", "add-the-ledger-again"}
+
+
+def with_slow_steps(steps: Iterable[str]) -> list[Any]:
+    return [pytest.param(step, marks=[pytest.mark.slow] if step in SLOW_STEPS else []) for step in steps]
 
 
 def check_a_refusal(stream: BareStream, step: Step) -> None:
@@ -112,12 +118,12 @@ def check_a_refusal(stream: BareStream, step: Step) -> None:
 
 
 @NEWEST_MAINLY
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", with_slow_steps(STEPS))
 def test_a_batch_is_wholly_there_or_absent_after_commit_has_raised(stream: BareStream, step: str) -> None:
     check_a_refusal(stream, STEPS[step])
 
 
-@pytest.mark.parametrize("step", FIRST_GENERATION_STEPS)
+@pytest.mark.parametrize("step", with_slow_steps(FIRST_GENERATION_STEPS))
 def test_a_batch_is_wholly_there_or_absent_after_a_step_that_only_older_brokers_need_has_raised(
     stream_on: Callable[..., BareStream], kafka_3: KafkaCluster, step: str
 ) -> None:

@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(900),
     NEWEST_MAINLY,
+    pytest.mark.usefixtures("own_ledger"),
 ]
 
 PASSING = [Harm.LOSE_ANSWER, Harm.LOSE_REQUEST, Harm.CUT_ANSWER, Harm.CUT_REQUEST, Harm.DUPLICATE_REQUEST]
@@ -49,7 +50,11 @@ def test_commit_gets_over_the_loss_of_any_one_request_or_answer(stream: BareStre
     stream.check()
 
 
-@pytest.mark.parametrize("harm", [Harm.LOSE_ANSWER, Harm.CUT_ANSWER], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize(
+    "harm",
+    [Harm.LOSE_ANSWER, pytest.param(Harm.CUT_ANSWER, marks=pytest.mark.slow)],
+    ids=lambda harm: harm.name.lower(),
+)
 def test_planning_gets_over_the_loss_of_any_one_answer(stream: BareStream, harm: Harm) -> None:
     stream.run()
     for nth in count(1):
@@ -95,8 +100,8 @@ def test_a_request_that_arrives_and_whose_answer_never_comes_is_given_up_and_rep
     [
         (END_TXN, of_a_task, 2),
         (END_TXN, of_the_driver, 1),
-        (END_TXN, of_the_driver, 2),
-        (PRODUCE, of_the_driver, 1),
+        pytest.param(END_TXN, of_the_driver, 2, marks=pytest.mark.slow),
+        pytest.param(PRODUCE, of_the_driver, 1, marks=pytest.mark.slow),
         (PRODUCE, of_the_driver, 2),
         (INIT_PRODUCER_ID, of_the_driver, 1),
     ],
@@ -138,7 +143,7 @@ def test_an_abort_that_arrives_late_does_not_hit_the_batch_that_ran_again(stream
     stream.check(2)
 
 
-@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("nth", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_driver_that_was_frozen_in_its_commit_and_wakes_up_after_its_successor_does_no_harm(
     stream: BareStream, nth: int
 ) -> None:

@@ -18,7 +18,7 @@ from tests.support.manifests import manifest_problems
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), pytest.mark.usefixtures("own_ledger")]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
 
@@ -61,7 +61,9 @@ def kill(stream: BareStream, side: str, nth: int, api: Api | None = None, **more
 
 
 @NEWEST_MAINLY
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(
+    "side", [pytest.param("before-it-arrives", marks=pytest.mark.slow), "after-it-was-carried-out"]
+)
 def test_each_batch_has_one_manifest_though_drivers_die_at_the_decision_and_at_its_end(
     told_stream: BareStream, side: str
 ) -> None:
@@ -86,7 +88,11 @@ def test_each_batch_has_one_manifest_wherever_in_a_commit_the_driver_dies(told_s
 
 
 @NEWEST_MAINLY
-@pytest.mark.parametrize("harm", [Harm.LOSE_ANSWER, Harm.CUT_ANSWER, Harm.LOSE_REQUEST], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "harm",
+    [Harm.LOSE_ANSWER, pytest.param(Harm.CUT_ANSWER, marks=pytest.mark.slow), Harm.LOSE_REQUEST],
+    ids=lambda one: one.name,
+)
 def test_a_manifest_whose_answer_is_lost_is_there_once(told_stream: BareStream, harm: Harm) -> None:
     topic = told_stream.settings["manifest.topic"]
     fault = told_stream.proxy.on(
@@ -98,6 +104,7 @@ def test_a_manifest_whose_answer_is_lost_is_there_once(told_stream: BareStream, 
     check(told_stream)
 
 
+@NEWEST_MAINLY
 def test_a_batch_that_is_found_delivered_has_no_second_manifest(told_stream: BareStream) -> None:
     told_stream.run(2)
     told_stream.checkpoint.committed -= 1  # the crash came before Spark wrote its commit log

@@ -25,7 +25,7 @@ from kafka_sink.kafka.wire.apis import (
     PRODUCE,
     Api,
 )
-from tests.chaos.extent import IS_FULL
+from tests.chaos.extent import IS_FULL, NEWEST_MAINLY
 from tests.support.kafka_proxy import Fault, Harm, KafkaProxy
 from tests.support.producing import producer_of
 from tools.foreign_reader import read_topic
@@ -112,6 +112,7 @@ def joined(*logs: list[list[bytes]]) -> list[list[bytes]]:
 # ---- idempotent, no transaction ----
 
 
+@NEWEST_MAINLY  # a producer without transactions sends the same requests to both versions
 @pytest.mark.parametrize("nth", PRODUCE_NUMBERS)
 @pytest.mark.parametrize(
     "harm", [*WITHOUT_ANSWER, *SILENT, Harm.DUPLICATE_REQUEST, Harm.DELAY_REQUEST], ids=lambda harm: harm.name.lower()
@@ -130,6 +131,7 @@ def test_records_are_there_once_and_in_order_whatever_happens_to_a_produce(harm:
         assert took_s >= REQUEST_TIMEOUT_MS / 1000
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("harm", HELD, ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("nth", [1, 3])
 def test_a_produce_that_arrives_after_its_repetition_changes_nothing(nth: int, harm: Harm, place: Place) -> None:
@@ -144,6 +146,7 @@ def test_a_produce_that_arrives_after_its_repetition_changes_nothing(nth: int, h
     assert place.log() == joined(numbers(), numbers("after"))
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("api", [INIT_PRODUCER_ID, METADATA], ids=lambda api: api.name)
 @pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
 def test_a_producer_starts_although_a_first_request_goes_wrong(harm: Harm, api: Api, place: Place) -> None:

@@ -196,7 +196,7 @@ def export(stream: BareStream, topic: str, label: str) -> None:
 
 @NEWEST_MAINLY
 @pytest.mark.parametrize(
-    "at", [pytest.param("at-the-decision", marks=pytest.mark.slow), "after-the-decision", "before-end-2"]
+    "at", [*(pytest.param(f"{at}-the-decision", marks=pytest.mark.slow) for at in ("at", "after")), "before-end-2"]
 )
 def test_a_driver_of_the_release_before_that_was_frozen_in_the_commit_of_a_label_and_wakes_up_does_no_harm(
     stream: BareStream, export_before: ReleaseBefore, at: str
