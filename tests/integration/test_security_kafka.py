@@ -18,7 +18,7 @@ from kafka_sink.commit.commit_step import Progress
 from kafka_sink.kafka.client.ask import Ask, Leader, Reply
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 from kafka_sink.options.parse import parse_producer_options
-from tests.conftest import NEWEST, or_without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tests.support.asking import said
 from tests.support.certificates import Authority
 from tests.support.producing import transacted_for
@@ -28,6 +28,10 @@ from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 from tools.waiting import wait_until
 
 WAIT_S = 90.0
+# A mark: with the older version only `make slow`, where versions do not differ.
+NEWEST_MAINLY = pytest.mark.parametrize(
+    "secured", [NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow)], indirect=True
+)
 
 
 @pytest.fixture
@@ -69,6 +73,7 @@ def test_name_and_password_get_in_and_transact(
     write_and_transact(secured.options(listener, mechanism), secured, topic)
 
 
+@NEWEST_MAINLY
 def test_an_existing_jaas_configuration_gets_in(
     secured: SecuredKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +95,7 @@ def test_a_client_certificate_gets_in(secured: SecuredKafka, topic: str) -> None
     write_and_transact(secured.options(MTLS, **more), secured, topic)
 
 
+@NEWEST_MAINLY
 def test_names_of_librdkafka_get_in(secured: SecuredKafka, topic: str) -> None:
     options = {
         "bootstrap.servers": secured.kafka.bootstrap_servers_of(MTLS),
@@ -102,6 +108,7 @@ def test_names_of_librdkafka_get_in(secured: SecuredKafka, topic: str) -> None:
     write_and_transact(options, secured, topic)
 
 
+@NEWEST_MAINLY
 def test_megabytes_pass_through_tls_unharmed(secured: SecuredKafka, topic: str) -> None:
     sent = [b"%06d" % number + bytes(range(256)) * 40 for number in range(1500)]
     with Producer({**secured.options(SASL_SSL, "PLAIN"), "batch.size": 200_000}) as producer:
@@ -145,6 +152,7 @@ def test_a_wrong_password_is_told_at_once_and_tried_once(
     check_attempts(secured, before + 1)
 
 
+@NEWEST_MAINLY
 def test_transactions_and_questions_hear_of_wrong_credentials_at_once(secured: SecuredKafka, topic: str) -> None:
     options = secured.options(LISTENER, "SCRAM-SHA-256", sasl_username="nobody")
     with (
@@ -160,6 +168,7 @@ def test_transactions_and_questions_hear_of_wrong_credentials_at_once(secured: S
     check_attempts(secured, before + 3)
 
 
+@NEWEST_MAINLY
 def test_a_client_that_was_refused_gets_in_once_the_password_is_right(
     secured: SecuredKafka, topic: str, tmp_path: Path
 ) -> None:
@@ -174,6 +183,7 @@ def test_a_client_that_was_refused_gets_in_once_the_password_is_right(
         assert client.describe_topic(topic)
 
 
+@NEWEST_MAINLY
 def test_a_mechanism_that_the_broker_lacks_is_told_with_those_it_has(secured: SecuredKafka) -> None:
     unknown = secured.kafka.bootstrap_servers_of(LISTENER)
     options = parse_producer_options(secured.options(LISTENER, "PLAIN", bootstrap_servers=unknown))
@@ -184,6 +194,7 @@ def test_a_mechanism_that_the_broker_lacks_is_told_with_those_it_has(secured: Se
             client.reach()
 
 
+@NEWEST_MAINLY
 def test_a_missing_reference_is_told_by_name(secured: SecuredKafka, topic: str) -> None:
     options = secured.options(LISTENER, "PLAIN", sasl_password="${env:NOT_THERE_AT_ALL}")
     with Producer(options) as producer, pytest.raises(ConfigError, match=r"sasl.password refers to \$\{env:NOT_THERE"):
@@ -202,6 +213,7 @@ WRONG_DOORS = {
 }
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("door", WRONG_DOORS)
 def test_the_wrong_port_is_recognised(secured: SecuredKafka, door: str) -> None:
     ours, theirs, kind, says = WRONG_DOORS[door]
@@ -243,6 +255,7 @@ def test_a_transaction_goes_on_through_new_sessions(
     assert not [text for text in told if topic in text and "refused" in text]
 
 
+@NEWEST_MAINLY
 def test_a_session_that_ended_while_nobody_wrote_is_renewed_before_the_next_record(
     secured: SecuredKafka, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,6 +299,7 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
 # ---- the driver's machine --------------------------------------------------------------------------------------
 
 
+@NEWEST_MAINLY
 def test_a_commit_whose_credentials_are_refused_tries_them_once_whatever_it_has_to_ask(secured: SecuredKafka) -> None:
     """Each request gets an answer, but the broker sees only one login."""
 

@@ -20,6 +20,8 @@ from kafka_sink.options.secret_options import secret_options
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
 
 TOPIC = "canaries"
+# How Spark's UI shows a plan. The last is the default, and the second shows each step from the user's words on.
+EXPLAIN_MODES = ("simple", "extended", "codegen", "cost", "formatted")
 # The value of an option that is not secret.
 MARKER = "marker-of-the-canary"
 _OAUTH, _KAFKA_OAUTH = "sasl.oauthbearer.", "kafka.sasl.oauthbearer."
@@ -148,6 +150,7 @@ class Canaries:
             "shown": together,
             "explained": together,
             "accepted": accepted,
+            "modes": EXPLAIN_MODES,
             "statements": [],
         }
         return {**order, "settings": {}, **more}

@@ -1,8 +1,9 @@
 """Writes and mistakes with secrets in options, in a classic session or one of Spark Connect, and what Spark serves.
 
-The argument is a JSON file: options of writes and whether they succeed, options that are shown in plans, settings of
-the session, the port of the UI, and where to keep its pages. `remote` names a server of Spark Connect. `second` are
-writes through `kafka_sink.write`, `streams` through `foreach_batch` or the format.
+The argument is a JSON file: options of writes and whether they succeed, options that are shown in plans, and in which
+modes of Spark's explanation, settings of the session, the port of the UI, and where to keep its pages. `remote` names
+a server of Spark Connect. `second` are writes through `kafka_sink.write`, `streams` through `foreach_batch` or the
+format.
 """
 
 import json
@@ -24,7 +25,6 @@ for name, value in order["settings"].items():
     spark.conf.set(name, value)
 spark.sql("CREATE TABLE IF NOT EXISTS doors (value STRING) USING `pykafka-sink`")
 frame = spark.range(2).selectExpr("cast(id as string) as value")
-EXPLAIN_MODES = ("simple", "extended", "codegen", "cost", "formatted")
 
 
 def fails(what: str, function: object) -> bool:
@@ -69,7 +69,7 @@ for number, write in enumerate(order.get("streams", ())):
     failed = fails(write["name"], lambda number=number, options=write["options"]: run_stream(number, options))
     assert failed is not write["succeeds"], write["name"]
     print("done, stream", write["name"], failed)
-for mode in EXPLAIN_MODES:
+for mode in order["modes"]:
     spark.conf.set("spark.sql.ui.explainMode", mode)
     for options in order["shown"]:
         frame.writeTo("doors").options(**order["accepted"]).append()
