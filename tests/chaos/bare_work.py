@@ -24,8 +24,9 @@ from tests.chaos.numbered_records import numbered_value
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])
 # So that a task writes, gets acknowledgements, and writes more.
 ROWS_PER_ARROW_BATCH = 10
-# Loaded before the fork, so that the processes need not load them.
-LOADED = (driver, planning, writers)
+# Loaded before the fork, so that the processes need not load them. With the first array that is made of a list pyarrow
+# imports pandas, which takes as long as all that a process then does.
+LOADED = (driver, planning, writers, pa.array([b""], pa.binary()))
 
 
 class _LogLines(logging.Handler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -14,12 +15,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def stream_on(topic_name: str) -> Iterator[Callable[..., BareStream]]:
+def own_ledger() -> str:
+    """For `pytest.mark.usefixtures`: streams have a ledger of this process. A driver reads its ledger completely, and
+    the common one of a shared broker has what all tests of a run have written."""
+    return f"ledger-of-{os.getpid()}"
+
+
+@pytest.fixture
+def stream_on(request: pytest.FixtureRequest, topic_name: str) -> Iterator[Callable[..., BareStream]]:
     """`stream_on(kafka, **options)`: a stream into the topic of this test."""
     from tests.chaos.bare_stream import BareStream
 
+    own = {"ledger__topic": request.getfixturevalue("own_ledger")} if "own_ledger" in request.fixturenames else {}
     with ExitStack() as stack:
-        yield lambda kafka, **more: stack.enter_context(BareStream(kafka, topic_name, **more))
+        yield lambda kafka, **more: stack.enter_context(BareStream(kafka, topic_name, **{**own, **more}))
 
 
 @pytest.fixture

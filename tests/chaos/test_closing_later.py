@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(900),
     pytest.mark.parametrize("kafka", [NEWEST], indirect=True),
+    pytest.mark.usefixtures("own_ledger"),
 ]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
@@ -43,11 +44,15 @@ DIAGONAL = pytest.mark.parametrize(
 
 
 def is_open(stream: BareStream) -> bool:
-    return bool(open_decisions(stream.kafka.bootstrap_servers, stream.sink_id))
+    return bool(open_decisions(stream.kafka.bootstrap_servers, stream.sink_id, stream.settings["ledger.topic"]))
+
+
+def wait_until_all_is_closed(stream: BareStream) -> None:
+    wait_until_closed(stream.kafka.bootstrap_servers, stream.sink_id, stream.settings["ledger.topic"])
 
 
 def check_closed(stream: BareStream) -> None:
-    wait_until_closed(stream.kafka.bootstrap_servers, stream.sink_id)
+    wait_until_all_is_closed(stream)
     stream.check()
 
 
@@ -108,7 +113,7 @@ def test_a_process_that_freezes_while_it_closes_a_decision_does_no_harm_when_it_
         query.run_batch()
         frozen.send_signal(signal.SIGCONT)
         query.run_batch()
-        wait_until_closed(stream.kafka.bootstrap_servers, stream.sink_id)
+        wait_until_all_is_closed(stream)
     check_closed(stream)
 
 

@@ -28,7 +28,7 @@ from tests.chaos.refusals import Body, add_refused, describe_refused, produce_re
 from tests.support.faults import Harm, Request, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), pytest.mark.usefixtures("own_ledger")]
 
 
 class Step(NamedTuple):

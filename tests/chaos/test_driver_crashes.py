@@ -18,7 +18,7 @@ from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.faults import SIDES, of_a_task, of_the_driver, whose
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), pytest.mark.usefixtures("own_ledger")]
 
 # A commit of three tasks has 20 requests in transaction version 2 and 23 in transaction version 1, without retries.
 REQUESTS_MAX = 60

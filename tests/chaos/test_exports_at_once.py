@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(900),
     NEWEST_MAINLY,
+    pytest.mark.usefixtures("own_ledger"),
 ]
 
 

@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(900),
     NEWEST_MAINLY,
+    pytest.mark.usefixtures("own_ledger"),
 ]
 
 PASSING = [Harm.LOSE_ANSWER, Harm.LOSE_REQUEST, Harm.CUT_ANSWER, Harm.CUT_REQUEST, Harm.DUPLICATE_REQUEST]

@@ -18,7 +18,7 @@ from tests.support.manifests import manifest_problems
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), pytest.mark.usefixtures("own_ledger")]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
 

@@ -38,6 +38,7 @@ pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(600),
     NEWEST_MAINLY,
+    pytest.mark.usefixtures("own_ledger"),
 ]
 
 

@@ -18,6 +18,8 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.spark import task_context
 
 _ATTEMPTS = itertools.count()
+# With the first array that is made of a list pyarrow imports pandas: here once, and not in each process that is forked.
+LOADED = pa.array([""], pa.string())
 # A worker process of Spark's runs one task at a time.
 _ONE_TASK = threading.Lock()
 

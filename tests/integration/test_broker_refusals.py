@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, OperationTimeout
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -21,6 +22,7 @@ MESSAGE_TOO_LARGE = 10
 INVALID_RECORD = 87
 
 
+@NEWEST_MAINLY
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_batches_too_large_for_the_topic_are_split_and_arrive_once_and_in_order(
     kafka: KafkaCluster, topic_name: str, codec: str
@@ -35,6 +37,7 @@ def test_batches_too_large_for_the_topic_are_split_and_arrive_once_and_in_order(
     assert values(kafka, topic_name) == sent
 
 
+@NEWEST_MAINLY
 def test_a_single_record_too_large_fails_alone_and_says_what_to_do(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, config={"max.message.bytes": 3000})
     with producer_of(kafka, linger_ms=50) as producer:
@@ -71,6 +74,7 @@ def test_a_record_above_max_request_size_is_refused_before_it_is_sent(kafka_4: K
     assert values(kafka_4, topic_name) == [b"fits"]
 
 
+@NEWEST_MAINLY
 def test_a_topic_that_is_not_there_is_waited_for_at_most_max_block_ms(kafka: KafkaCluster, topic_name: str) -> None:
     with producer_of(kafka, max_block_ms=3000) as producer:
         started = time.monotonic()
@@ -100,6 +104,7 @@ def test_a_name_no_topic_can_have_is_refused_at_once(kafka_4: KafkaCluster, name
         producer.send(name, value=SECRET).result(TIMEOUT_S)
 
 
+@NEWEST_MAINLY
 def test_records_without_key_on_a_compacted_topic_are_named_one_by_one(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, config={"cleanup.policy": "compact"})
     with producer_of(kafka, linger_ms=200) as producer:
@@ -125,6 +130,7 @@ def test_records_without_key_on_a_compacted_topic_are_named_one_by_one(kafka: Ka
     assert values(kafka, topic_name) == [b"good"]
 
 
+@NEWEST_MAINLY
 def test_a_timestamp_the_topic_does_not_accept_is_refused(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, config={"message.timestamp.before.max.ms": 3_600_000})
     with producer_of(kafka) as producer:
@@ -134,6 +140,7 @@ def test_a_timestamp_the_topic_does_not_accept_is_refused(kafka: KafkaCluster, t
         assert producer.send(topic_name, value=b"now").result(TIMEOUT_S).offset == 0
 
 
+@NEWEST_MAINLY
 def test_log_append_time_is_what_the_future_tells(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, config={"message.timestamp.type": "LogAppendTime"})
     with producer_of(kafka) as producer:
@@ -157,6 +164,7 @@ def test_a_partition_out_of_range_names_the_partitions_there_are(kafka_4: KafkaC
     assert values(kafka_4, topic_name) == []
 
 
+@NEWEST_MAINLY
 def test_partitions_added_while_producing_are_seen_and_used(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, partitions=1)
     with producer_of(kafka, metadata_max_age_ms=300, linger_ms=0) as producer:
@@ -176,6 +184,7 @@ def test_partitions_added_while_producing_are_seen_and_used(kafka: KafkaCluster,
         wait_until(is_all_seen, lambda: f"all partitions are used: {seen}")
 
 
+@NEWEST_MAINLY
 def test_a_topic_deleted_and_created_again_while_producing_is_written_to_again(
     kafka: KafkaCluster, topic_name: str
 ) -> None:

@@ -246,6 +246,7 @@ def test_rows_of_one_call_go_to_the_topics_their_column_names_in_order(kafka_4: 
         assert [record.value for record in read_topic(kafka_4.bootstrap_servers, name)] == expected
 
 
+@NEWEST_MAINLY
 def test_many_rows_over_many_batches_keep_their_order_and_bytes(kafka: KafkaCluster, topic_name: str) -> None:
     """Many full batches with five requests in flight; half of the rows by send(), half by send_arrow()."""
     kafka.create_topic(topic_name, partitions=3)

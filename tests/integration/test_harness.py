@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from kafka_sink.kafka.wire.apis import FETCH
 from kafka_sink.testing import EmbeddedBroker
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.conftest import NEWEST, without_kafka
 from tests.support.asking import client_of
 from tests.support.faults import Harm
@@ -47,6 +48,7 @@ def fill(
     return producer
 
 
+@NEWEST_MAINLY
 def test_both_foreign_readers_see_the_same_records_byte_for_byte(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, partitions=3)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
@@ -159,6 +161,7 @@ def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_
     assert cluster.process_id(leader) > 0
 
 
+@pytest.mark.slow  # tests/chaos starts such nodes and kills them in every run
 def test_a_node_has_what_is_chosen_comes_back_with_port_and_data_when_killed_and_leaves_nothing(
     topic_name: str,
 ) -> None:

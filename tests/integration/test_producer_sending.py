@@ -21,6 +21,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.testing import EmbeddedBroker, Fault
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -50,6 +51,7 @@ def test_a_future_tells_where_the_record_is_and_how_large_it_was(kafka: KafkaClu
     assert (second.key, second.value, second.headers) == (None, None, ())
 
 
+@NEWEST_MAINLY
 def test_futures_of_many_records_name_the_offset_of_each(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name, partitions=4)
     with producer_of(kafka, batch_size=2000) as producer:
@@ -69,6 +71,7 @@ def test_every_level_of_acknowledgement_ends_every_future(kafka_4: KafkaCluster,
     assert len(values(kafka_4, topic_name)) == 100
 
 
+@NEWEST_MAINLY
 def test_rows_of_arrow_go_to_the_topics_of_their_column_and_the_future_names_ranges(
     kafka: KafkaCluster, topic_name: str
 ) -> None:
@@ -100,6 +103,7 @@ def _range(found: object) -> tuple[int, int, int]:
     return found.first_offset, found.last_offset, found.record_count  # type: ignore[attr-defined]
 
 
+@NEWEST_MAINLY
 def test_records_of_one_thread_keep_their_order_across_send_and_send_arrow(
     kafka: KafkaCluster, topic_name: str
 ) -> None:
@@ -118,6 +122,7 @@ def test_records_of_one_thread_keep_their_order_across_send_and_send_arrow(
     assert values(kafka, topic_name) == sent
 
 
+@NEWEST_MAINLY
 def test_callbacks_run_once_per_record_in_the_order_of_the_partition(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name)
     seen: list[tuple[int, object]] = []

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import BufferExhausted
+from tests.chaos.extent import NEWEST_MAINLY
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -55,6 +56,7 @@ def orders(kafka: KafkaCluster, topic: str) -> dict[tuple[int, bytes], list[int]
     return found
 
 
+@NEWEST_MAINLY
 @pytest.mark.usefixtures("hectic")
 @pytest.mark.parametrize("linger_ms", [0, 5])
 def test_records_of_many_threads_arrive_once_and_in_the_order_of_each_thread(

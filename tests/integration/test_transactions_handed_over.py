@@ -10,13 +10,11 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
-from tests.conftest import VERSIONS, or_without_kafka
 from tests.support.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
 from tools.foreign_reader import read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
@@ -163,24 +161,16 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
     assert values(kafka, topic_name) == [b"of the newer one", b"of the newer one, again"]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def kafka_of_short_transactions(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    """These brokers look for timed-out transactions every 300 ms; the default is 10 s."""
-    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 300}
-    with or_without_kafka(KafkaCluster(request.param, properties=properties)) as cluster:
-        yield cluster
-
-
 def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker_and_the_producer_is_told(
-    kafka_of_short_transactions: KafkaCluster, topic_name: str
+    kafka: KafkaCluster, topic_name: str
 ) -> None:
-    kafka = kafka_of_short_transactions
+    """Brokers look for such transactions every ten seconds."""
     kafka.create_topic(topic_name)
     with transactional(kafka, topic_name, transaction_timeout_ms=1000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic_name, value=b"of the late one").result(TIMEOUT_S)
-        wait_until_settled(kafka.bootstrap_servers, topic_name, timeout_s=20)
+        wait_until_settled(kafka.bootstrap_servers, topic_name)
         with pytest.raises(TransactionError) as caught:
             send_and_commit(producer, topic_name, b"after the end")
         assert topic_name in str(caught.value)

@@ -79,6 +79,7 @@ def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(
     assert lines_with(outputs, WARNING) == []
 
 
+@pytest.mark.slow  # in every run: plans of such a write in test_second_door.py
 @SECRETS
 @pytest.mark.timeout(590)
 def test_a_session_of_pyspark_shows_no_secret_of_the_second_door_without_any_setting(

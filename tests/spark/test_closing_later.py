@@ -67,6 +67,7 @@ def test_batches_and_restarts_go_on_and_each_decision_is_closed_within_moments(
     assert values(kafka_4, topic_name) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.parametrize("deliver", ["format", pytest.param("function", marks=pytest.mark.slow)], indirect=True)
 def test_the_next_batch_closes_a_decision_whose_record_was_refused(
     deliver: Callable[[], None],
     kafka_4: KafkaCluster,

@@ -172,12 +172,26 @@ def test_an_export_is_divided_as_the_arguments_say(
     assert named == {"chunks": 4, "by": "key", "parallel": parallel}
 
 
+# In every run the export below replaces an executor.
+@pytest.mark.parametrize("is_attacked", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_tasks_on_both_workers_have_the_package_from_the_zip_also_where_an_executor_was_killed_and_a_worker_paused(
-    submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, tmp_path: Path
+    submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, tmp_path: Path, is_attacked: bool
 ) -> None:
     gate = tmp_path / "gate"
     job = submit(Path(__file__).parent / "jobs" / "wait_in_tasks.py", gate)
     wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S, poll_s=LOOK_S)
+    paused = attack(spark_cluster) if is_attacked else None
+    gate.touch()
+    if paused is not None:
+        spark_cluster.resume(paused)
+    driver, *tasks = job.wait(PATIENCE_S).splitlines()
+    paths, hosts = zip(*(line.split() for line in tasks), strict=True)
+    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in (driver, *paths))
+    assert sorted(hosts) == ["127.0.0.2", "127.0.0.3"]
+
+
+def attack(spark_cluster: SparkCluster) -> int:
+    """Kills one executor and pauses the worker of the other one, which is returned."""
     killed, other = spark_cluster.executors()
     assert (killed.host, other.host) == ("127.0.0.2", "127.0.0.3")
     (paused,) = spark_cluster.python_workers(other)
@@ -191,12 +205,7 @@ def test_tasks_on_both_workers_have_the_package_from_the_zip_also_where_an_execu
         return is_gone and len(now) == 2 and all(map(spark_cluster.python_workers, now))
 
     wait_until(is_replaced, "it is replaced", PATIENCE_S, poll_s=LOOK_S)
-    gate.touch()
-    spark_cluster.resume(paused)
-    driver, *tasks = job.wait(PATIENCE_S).splitlines()
-    paths, hosts = zip(*(line.split() for line in tasks), strict=True)
-    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in (driver, *paths))
-    assert sorted(hosts) == ["127.0.0.2", "127.0.0.3"]
+    return paused
 
 
 @pytest.mark.slow  # the same script without the format: test_jobs_without_format.py

@@ -51,7 +51,9 @@ def of_lines(folder: Folder) -> DataFrame:
 # ---- at the start ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", [REGISTER, LATEST], ids=["register", "latest"])
+@pytest.mark.parametrize(
+    "choice", [pytest.param(REGISTER, id="register"), pytest.param(LATEST, id="latest", marks=pytest.mark.slow)]
+)
 def test_a_registry_that_is_down_ends_a_write_and_a_stream_before_any_task(
     spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path,
     choice: dict[str, str],
@@ -91,7 +93,7 @@ FAULTS = {
 }
 # One of each class of error. tests/unit/formats/registry and tests/integration/test_registry.py test which answer gives
 # which.
-IN_EVERY_RUN = ("401", "403", "409", "slow", "deep")
+IN_EVERY_RUN = ("401", "409", "slow", "deep")
 
 
 @pytest.mark.parametrize(

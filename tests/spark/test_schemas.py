@@ -108,6 +108,7 @@ def test_all_columns_become_an_avro_record_that_confluents_deserializer_reads(
     assert schema["fields"][1] == {"name": "name", "type": ["null", "string"], "default": None}
 
 
+@pytest.mark.slow  # in every run: test_registry_requests.py
 def test_the_registry_is_asked_while_planning_and_by_no_executor(
     spark: SparkSession, embedded_kafka: EmbeddedBroker, embedded_registry: EmbeddedRegistry
 ) -> None:
@@ -220,6 +221,7 @@ def test_json_without_a_schema_says_what_to_json_says(frame: DataFrame, embedded
     assert sorted(map(str, ours)) == sorted(map(str, sparks))
 
 
+@pytest.mark.slow  # in every run without Spark: tests/integration/test_key_schemas.py
 def test_the_schema_can_stand_in_a_header_and_a_tombstone_has_none(
     spark: SparkSession, embedded_kafka: EmbeddedBroker, embedded_registry: EmbeddedRegistry
 ) -> None:
@@ -238,6 +240,7 @@ def test_the_schema_can_stand_in_a_header_and_a_tombstone_has_none(
     assert rows[b"1"].value is None and rows[b"1"].headers == (("own", b"x"),)
 
 
+@pytest.mark.slow  # in every run without Spark: tests/unit/formats/schemas
 def test_columns_that_do_not_fit_are_refused_before_any_task(
     frame: DataFrame, embedded_kafka: EmbeddedBroker, embedded_registry: EmbeddedRegistry
 ) -> None:
@@ -254,6 +257,7 @@ def test_columns_that_do_not_fit_are_refused_before_any_task(
     assert written(embedded_kafka, "orders") == []
 
 
+@pytest.mark.slow  # in every run without Spark: tests/integration/test_schema_rules.py
 def test_rows_under_a_data_contract_are_refused_before_any_task_and_written_by_the_users_word(
     spark: SparkSession, embedded_kafka: EmbeddedBroker, embedded_registry: EmbeddedRegistry
 ) -> None:
@@ -300,6 +304,7 @@ def test_rows_that_do_not_fit_are_dead_letters_as_json_with_row_and_column(
     assert len(written(embedded_kafka, "dropped")) == 4
 
 
+@pytest.mark.slow  # in every run without Spark: tests/integration/test_spark_task.py
 def test_a_row_that_does_not_fit_fails_the_task_and_is_named(
     spark: SparkSession, embedded_kafka: EmbeddedBroker
 ) -> None:

@@ -110,6 +110,27 @@ def test_a_write_that_fails_leaves_nothing_and_says_why(
     assert len(values(kafka_4, topic_name)) == 99
 
 
+def test_options_are_in_no_plan_that_spark_keeps_for_its_ui(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    """All that an application writes and serves: test_canary_doors.py."""
+    writable_topic(kafka_4, topic_name)
+    secret, mode = "hidden-in-an-option", "spark.sql.ui.explainMode"
+    spark.conf.set(mode, "extended")
+    try:
+        rows = spark.range(3).selectExpr("concat('shown-in-plans', id) AS value")
+        kafka_sink.write(rows, {**options(kafka_4, topic_name), "kafka.sasl.password": secret})
+    finally:
+        spark.conf.unset(mode)
+    kept = spark._jsparkSession.sharedState().statusStore().executionsList()
+    texts = [
+        f"{each.description()} {each.details()} {each.physicalPlanDescription()}"
+        for each in (kept.apply(number) for number in range(kept.size()))
+    ]
+    assert any("shown-in-plans" in text for text in texts)
+    assert not any(secret in text for text in texts)
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [

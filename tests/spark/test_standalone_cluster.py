@@ -27,6 +27,7 @@ def test_a_job_that_fails_says_why(spark_cluster: SparkCluster, tmp_path: Path) 
         spark_cluster.submit(script).wait()
 
 
+@pytest.mark.slow  # a tool of slow tests
 def test_a_killed_worker_comes_back_for_the_next_test(spark_cluster: SparkCluster) -> None:
     killed = spark_cluster.worker_process_id(1)
     spark_cluster.kill(killed)
@@ -52,6 +53,7 @@ def marked_process(folder: Path) -> subprocess.Popen[bytes]:
     return marked
 
 
+@pytest.mark.slow  # the same workspace in every run: tests/integration/test_harness.py
 def test_a_closed_cluster_leaves_no_process_and_no_folder() -> None:
     require_java()
     with SparkCluster(workers=0) as cluster:

@@ -31,7 +31,7 @@ def writer_of(
     return writer.option("topic", topic)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", [pytest.param(GUARANTEES[0], marks=pytest.mark.slow), GUARANTEES[1]])
 def test_a_continuous_trigger_ends_the_query_with_our_text_before_any_row_is_taken(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, checkpoint: str, guarantee: str
 ) -> None:
@@ -41,7 +41,7 @@ def test_a_continuous_trigger_ends_the_query_with_our_text_before_any_row_is_tak
     assert list(Path(checkpoint).glob("offsets/[0-9]*")) == []
 
 
-@pytest.mark.parametrize("name", ["a b", "a%20b"])
+@pytest.mark.parametrize("name", [pytest.param("a b", marks=pytest.mark.slow), "a%20b"])
 def test_spark_decodes_nothing_in_the_name_of_a_checkpoint_and_neither_do_we(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, checkpoint: str, name: str
 ) -> None:

@@ -17,7 +17,7 @@ from tests.spark.writes import forget_commit, options, run
 from tools.kafka_cluster import KafkaCluster
 
 
-@pytest.mark.parametrize("name", ["sink.id", "checkpointLocation"])
+@pytest.mark.parametrize("name", [pytest.param("sink.id", marks=pytest.mark.slow), "checkpointLocation"])
 def test_a_stream_goes_through_one_door_and_then_the_other_and_each_row_is_there_once(
     kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str, name: str
 ) -> None:
