@@ -108,10 +108,6 @@ ERASED = b"\0"
 MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 
 
-class TooManyKeys(RemoteProtocolError):
-    """No record is wrong, so none is to be given up."""
-
-
 class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
@@ -172,6 +168,7 @@ class LedgerRead(CommitStep):
         # Later records without a marker, if this read has no claim.
         self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
+        self._has_too_many = False
         self._claims: dict[str, int] = {}
         self._stopped: set[str] = set()
         ledger = self.settings.ledger
@@ -212,6 +209,9 @@ class LedgerRead(CommitStep):
         assert self._next_offset is not None
         before = self._next_offset
         self._take_all(answer.records, before)
+        if self._has_too_many:
+            text = f"more than {KEYS_READ_MAX} records of sink {self._sink_id}. Choose another sink.id for what is new"
+            raise RemoteProtocolError(self._about_ledger(text))
         if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
                 raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
@@ -227,8 +227,6 @@ class LedgerRead(CommitStep):
             for batch in raw_batches(records):
                 self._take(batch)
                 offset = max(offset, batch.next_offset)
-        except TooManyKeys:
-            raise
         except RemoteProtocolError as error:
             if error.entry is LEDGER_UNREADABLE:
                 raise
@@ -330,9 +328,7 @@ class LedgerRead(CommitStep):
         if ledger_key not in self._newest:
             sink_id = ledger_key.partition("/")[0]
             self._key_counts[sink_id] += 1
-            if self.limits_keys and self._key_counts[sink_id] > KEYS_READ_MAX:
-                text = f"more than {KEYS_READ_MAX} records of sink {sink_id}. Choose another sink.id for what is new"
-                raise TooManyKeys(self._about_ledger(text))
+            self._has_too_many |= self.limits_keys and self._key_counts[sink_id] > KEYS_READ_MAX
         known = self._newest.get(ledger_key)
         if known is None or found.offset >= known.offset:
             self._newest[ledger_key] = found
