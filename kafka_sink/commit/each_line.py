@@ -32,12 +32,12 @@ def operate_each_line(
     transaction may be about to be decided in a line of which the ledger knows nothing yet; its run tells which one
     that is. A run is aborted after it was stopped, its line was fenced, and all lines of the sink were finished: what
     it has decided by then is committed, and it decides nothing any more."""
-    decisions = (yield from _ask(settings, LedgerListing(settings, sink_id), "the ledger")).listed or []
+    decisions = (yield from _ask_for(settings, LedgerListing(settings, sink_id), "the ledger")).listed or []
     lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
     runs: set[tuple[str, str]] = set()
     if operation is DriverOperation.SWEEP:
         listing = TransactionListing(settings, sink_id)
-        listed = (yield from _ask(settings, listing, "the list of transactions")).found
+        listed = (yield from _ask_for(settings, listing, "the list of transactions")).found
         lines |= lines_of(listed)
         runs = {(one.sink_id, one.run) for one in _identities(each for each in listed if each.state == ONGOING)}
         yield from _stop(settings, runs, wall_ms)
@@ -59,7 +59,7 @@ def operate_each_line(
 
 def _stop(settings: DeliverySettings, runs: set[tuple[str, str]], wall_ms: int) -> Generator[Begin, Any, None]:
     if runs:
-        yield from _ask(settings, StopRuns(settings, runs, wall_ms), "the ledger")
+        yield from _ask_for(settings, StopRuns(settings, runs, wall_ms), "the ledger")
 
 
 def _operation(settings: DeliverySettings, job: Job, line: Line) -> Begin:
@@ -70,7 +70,7 @@ def _step(settings: DeliverySettings, step: StepT) -> Begin:
     return lambda now_ms: SingleStep(step, now_ms + settings.patience_ms)
 
 
-def _ask(settings: DeliverySettings, step: StepT, what: str) -> Generator[Begin, Any, StepT]:
+def _ask_for(settings: DeliverySettings, step: StepT, what: str) -> Generator[Begin, Any, StepT]:
     finished: StepT = yield _step(settings, step)
     if finished.failure is not None:
         raise NotAnswered(f"{what} was not available: {finished.failure}")

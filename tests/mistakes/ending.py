@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from kafka_sink.commit import commit_step, end_txn, ledger_write, next_step, preflight
+from kafka_sink.commit import commit_step, each_line, end_txn, ledger_read, ledger_write, next_step, preflight, takeover
 from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
@@ -141,6 +141,41 @@ def sweep_of_every_run(patch: pytest.MonkeyPatch) -> None:
     """the sweep also aborts transactions that a successor has prepared"""
     patch.setattr(SweepRule, "is_candidate", lambda self, name: name.startswith(f"{self.sink_id}-"))
     patch.setattr(SweepRule, "is_dangling", lambda self, found: found.state == ONGOING)
+
+
+def command_aborts_whatever_is_open(patch: pytest.MonkeyPatch) -> None:
+    """a command aborts whatever is open when it comes to that, and not only what it has listed and stopped"""
+    is_over = SweepRule._is_over
+    patch.setattr(SweepRule, "_is_over", lambda self, run: self.own_run is None or is_over(self, run))
+
+
+def stop_ignored(patch: pytest.MonkeyPatch) -> None:
+    """a driver decides although a command has stopped its run"""
+    patch.setattr(ledger_read, "stop_key", lambda sink_id, run: "/none/")
+
+
+def stopped_behind_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """a command fences a line before it stops the runs there: it stops them with its claim"""
+    waiting: set[tuple[str, str]] = set()
+
+    def wait(settings: Any, runs: set[tuple[str, str]], wall_ms: int) -> Iterator[None]:
+        waiting.update(runs)
+        return
+        yield
+
+    append = takeover.Claim.append
+
+    def changed(self: takeover.Claim, now_ms: int, purpose: str, records: list[tuple[str, bytes]]) -> None:
+        stops = [] if self._session.run else [(takeover.stop_key(*run), b"") for run in sorted(waiting)]
+        append(self, now_ms, purpose, [*records, *stops])
+
+    patch.setattr(each_line, "_stop", wait)
+    patch.setattr(takeover.Claim, "append", changed)
+
+
+def command_fences_known_lines_alone(patch: pytest.MonkeyPatch) -> None:
+    """a command fences and finishes no line of which the ledger has no open decision yet"""
+    patch.setattr(each_line, "lines_of", lambda found: set())
 
 
 def no_sweep(patch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from tests.mistakes import deciding, ending, naming
 from tests.model.world import Budget
 from tests.sim.delivery.breakers import (
     CANCELLED,
+    COMMAND,
     EXPIRY,
     FENCED_READS,
     FOREIGN,
@@ -130,6 +131,10 @@ MISTAKES = (
     Mistake(ending.leaders_not_asked, seeds(100, OPERATORS), Search(Budget(operators=1), 1)),
     Mistake(ending.start_offset_not_compared, seeds(100, OPERATORS), Search(Budget(operators=1))),
     Mistake(ending.sweep_of_every_run, seeds(1_000)),
+    Mistake(ending.command_aborts_whatever_is_open, seeds(30, COMMAND)),
+    Mistake(ending.stop_ignored, seeds(30, COMMAND), Search(Budget(commands=1, losses=1, switches=2))),
+    Mistake(ending.stopped_behind_the_fence, seeds(20, COMMAND)),
+    Mistake(ending.command_fences_known_lines_alone, seeds(50, COMMAND)),
     Mistake(ending.no_sweep, seeds(20)),
     Mistake(ending.swept_once, seeds(20, CANCELLED)),
     Mistake(ending.task_does_not_ask, seeds(20, CANCELLED)),

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from tests.model.world import Budget, Violation, World, WorldState
+from tests.model.world import GONE, WAITING, Budget, Violation, World, WorldState
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ def _search(world: World, states_max: int) -> Found:
         state = queue.popleft()
         followers = world.actions(state)
         if not any(other != state for _, other in followers):
-            end = ", ".join(sorted(driver.stage for driver in state.drivers))
+            end = ", ".join(sorted(driver.stage for driver in state.drivers if driver.stage not in (WAITING, GONE)))
             ends[end] = ends.get(end, 0) + 1
         for event, other in followers:
             transitions += 1

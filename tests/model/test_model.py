@@ -49,6 +49,15 @@ LARGE = (
     # Without a crash the ledger contains nothing that a driver could miss.
     (2, Bound(Budget(crashes=1, outdated=2))),
 )
+# An operator's command that aborts, beside a driver: each may interrupt the other, and an answer may be lost.
+COMMANDS = (
+    (1, Bound(Budget(commands=1, switches=1))),
+    (2, Bound(Budget(commands=1, switches=2))),
+)
+COMMANDS_SLOW = (
+    (2, Bound(Budget(commands=1, losses=1, switches=2))),
+    (1, Bound(Budget(commands=1, crashes=1, switches=3))),
+)
 # Processes close a decision after its commit, which they do in transaction version 2 alone.
 LATER = (
     (2, Bound(Budget(processes=1), batches=3, closes_later=True)),
@@ -79,7 +88,9 @@ SLOW = (
 
 
 @pytest.mark.parametrize(
-    ("transaction_version", "bound"), [*((one, bound) for bound in QUICK for one in (1, 2)), *LARGE, *LATER], ids=str
+    ("transaction_version", "bound"),
+    [*((one, bound) for bound in QUICK for one in (1, 2)), *LARGE, *COMMANDS, *LATER],
+    ids=str,
 )
 def test_with_one_fault_each_row_is_there_once_or_its_loss_is_reported(transaction_version: int, bound: Bound) -> None:
     check_bound(transaction_version, bound)
@@ -89,7 +100,12 @@ def test_with_one_fault_each_row_is_there_once_or_its_loss_is_reported(transacti
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("transaction_version", "bound"),
-    [*((one, bound) for bound in SLOW for one in (1, 2)), *((3 - one, bound) for one, bound in LARGE), *LATER_SLOW],
+    [
+        *((one, bound) for bound in SLOW for one in (1, 2)),
+        *((3 - one, bound) for one, bound in LARGE),
+        *COMMANDS_SLOW,
+        *LATER_SLOW,
+    ],
     ids=str,
 )
 def test_with_two_faults_each_row_is_there_once_or_its_loss_is_reported(transaction_version: int, bound: Bound) -> None:

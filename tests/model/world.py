@@ -12,18 +12,20 @@ size of the world.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
 
+from kafka_sink.commit.commit_step import CommitStep, Progress, SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import COMMIT
 from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
 from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.listing import LIST
+from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.preflight import LEADERS
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import (
@@ -34,6 +36,7 @@ from kafka_sink.commit.session import (
     DriverSession,
     Job,
 )
+from kafka_sink.commit.takeover import StopRuns
 from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.support import tiny_broker
@@ -45,6 +48,8 @@ LATE_MS = 10**9
 # Words in the error of a driver that ended because of another one, whether it knows that one or not.
 TAKEN_OVER = ("has taken over", "epoch was refused again and again")
 LATE, BEGIN = -1, -2
+# Of a command: stages, and what it does before it sweeps.
+WAITING, GONE, STOPPING = "waiting", "gone", "stop"
 TASKS = 2
 # How an operator ends a transaction: by the rules of version 1 or 2, or with a marker in one partition.
 MARKER = "a marker"
@@ -71,6 +76,8 @@ class Budget(NamedTuple):
     others: int = 0
     # How often an operator, or another client, ends a transaction of a task.
     operators: int = 0
+    # How often an operator runs the command that aborts what is open.
+    commands: int = 0
     # How often the drivers may interrupt each other. A mistake that needs more switches is not found. Those found in
     # practice need one or two, and without a limit there are too many orders of two machines to search.
     switches: int = 0
@@ -87,7 +94,8 @@ class TaskResult(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """`stage`: idle, plan, tasks, operation, failed, down, stuck, finished."""
+    """`stage`: idle, plan, tasks, operation, failed, down, stuck, finished. Of an operator's command, which is here as
+    if it were a driver: waiting, operation, gone."""
 
     stage: str
     number: int
@@ -105,6 +113,8 @@ class Driver(NamedTuple):
     # session for anything else meanwhile.
     closing: int = -1
     closing_out: tuple[int, ...] = ()
+    # The runs that a command has listed.
+    listed: tuple[str, ...] = ()
 
 
 class WorldState(NamedTuple):
@@ -122,9 +132,25 @@ class Violation:
     text: str
 
 
+class Stopping:
+    """What a command writes before it fences the line (`each_line.py`)."""
+
+    phase = Phase.START
+
+    def __init__(self, settings: DeliverySettings, runs: tuple[str, ...]) -> None:
+        self._stops = StopRuns(settings, [(SINK, run) for run in runs], 0)
+        self._single = SingleStep(self._stops, 2 * LATE_MS)
+
+    def step(self, now_ms: int, replies: Sequence[Reply] = ()) -> Progress[StopRuns]:
+        return self._single.step(now_ms, replies)
+
+    def steps(self) -> Iterator[CommitStep]:
+        yield self._stops
+
+
 @dataclass(slots=True)
 class Machine:
-    committer: Committer | Closing
+    committer: Committer | Closing | Stopping
     session: DriverSession
 
 
@@ -157,6 +183,8 @@ class World:
         )
         first = Driver("plan", 0)
         others = tuple(Driver("idle", number, batch=number if has_labels else 0) for number in range(1, drivers))
+        if budget.commands:
+            others += (Driver(WAITING, drivers),)
         self._brokers: list[Any] = []
         self._broker_numbers: dict[Any, int] = {}
         self._rows: list[dict[bytes, list[str]]] = []
@@ -242,6 +270,8 @@ class World:
         if driver.stage == "idle" and budget.seconds:
             spent = state._replace(budget=budget._replace(seconds=budget.seconds - 1))
             found.append((f"{title} comes", self._with(spent, driver._replace(stage="plan"))))
+        elif driver.stage == WAITING and budget.commands:
+            found += self._command_comes(state, driver)
         elif driver.stage == "plan":
             found.append((f"{title} plans", self._begin(state, driver, DriverOperation.RECOVER, None)))
         elif driver.stage == "tasks":
@@ -261,8 +291,36 @@ class World:
         if driver.stage in ("operation", "tasks", "failed") and budget.crashes:
             spent = state._replace(budget=budget._replace(crashes=budget.crashes - 1))
             orphaned = self._orphaned(spent, (*driver.out, *driver.closing_out))
+            if driver.listed:
+                return [*found, (f"{title} crashes", self._with(orphaned, Driver(GONE, driver.number)))]
             found += [(f"{title} crashes{how}", other) for how, other in self._starts(orphaned, driver)]
         return found
+
+    # ---- an operator's command ----
+
+    def _command_comes(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
+        """It lists what is open in one step: an order in between gives another list, as if it came earlier or later."""
+        identities = [
+            parse_task_identity(name) for name, known in self._brokers[state.broker][0] if known[2] == ONGOING
+        ]
+        listed = tuple(sorted({one.run for one in identities if one is not None}))
+        if not listed:
+            return []
+        spent = state._replace(budget=state.budget._replace(commands=state.budget.commands - 1))
+        machine = self._interned(Machine(Stopping(self.settings, listed), DriverSession(SINK)))
+        moved = driver._replace(stage="operation", operation=STOPPING, machine=machine, listed=listed)
+        return [(f"command of driver {driver.number} comes", self._step(spent, moved, BEGIN))]
+
+    def _command_goes_on(self, state: WorldState, driver: Driver, verdict: Any) -> WorldState | Violation:
+        """It aborts when the runs are stopped, and then it is gone."""
+        if driver.operation != STOPPING:
+            gone = self._with(state, Driver(GONE, driver.number))
+            return self._unexplained(gone, is_lost=verdict[1]) or self._checked(gone)
+        job = Job(DriverOperation.SWEEP, stopped_runs=frozenset(driver.listed))
+        session = DriverSession(SINK)
+        machine = self._interned(Machine(Committer(self.settings, session, job, 0), session))
+        moved = driver._replace(operation=DriverOperation.SWEEP.value, machine=machine, out=())
+        return self._step(state, moved, BEGIN)
 
     def _starts(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
         """Restarts with the same rows, or with different ones."""
@@ -429,6 +487,8 @@ class World:
             return self._checked(self._with(state, moved))
         state = self._orphaned(state, moved.out)
         moved = moved._replace(out=())
+        if driver.listed:
+            return self._command_goes_on(state, moved, verdict)
         conclusion, is_lost, is_replaced, closing = verdict
         if is_replaced and not self._has_rivals:
             return Violation(f"driver {driver.number} ended because another had taken over, and there was none")
@@ -480,6 +540,9 @@ class World:
             for task in range(TASKS)
         ):
             return Violation("a loss was reported, but every row is there")
+        return self._unexplained(state, is_lost=is_lost)
+
+    def _unexplained(self, state: WorldState, *, is_lost: bool) -> Violation | None:
         untouched, now = self.initial.budget, state.budget
         if is_lost and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators):
             return Violation("a loss was reported, but nobody has aborted a transaction")
@@ -633,8 +696,10 @@ class World:
             found = self._steps[key] = (self._interned(machine), requests, ended)
         return found
 
-    def _ended(self, session: DriverSession, verdict: CommitResult | LedgerWrite) -> Any:
-        """Of a closing machine: whether its record is written."""
+    def _ended(self, session: DriverSession, verdict: CommitResult | LedgerWrite | StopRuns) -> Any:
+        """Of a closing machine: whether its record is written. What a command hears changes nothing."""
+        if isinstance(verdict, StopRuns):
+            return True
         if isinstance(verdict, LedgerWrite):
             return verdict.state is WriteState.WRITTEN
         is_replaced = any(words in str(verdict.error) for words in TAKEN_OVER)
@@ -660,14 +725,14 @@ def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
     return ""
 
 
-def _to_its_own(committer: Committer | Closing, reply: Reply) -> tuple[Reply, ...]:
+def _to_its_own(committer: Committer | Closing | Stopping, reply: Reply) -> tuple[Reply, ...]:
     """The reply to the ask of this copy of the machine; none if it does not wait for one."""
     asked = reply.ask.purpose, reply.ask.number
     found = (ask for step in committer.steps() if (ask := step.asks.find(*asked)) is not None and ask.is_out)
     return tuple(replace(reply, ask=ask) for ask in found)[:1]
 
 
-def _forget_tries(committer: Committer | Closing) -> None:
+def _forget_tries(committer: Committer | Closing | Stopping) -> None:
     """Resets the numbers of retries: as a part of the state they would make the world infinite."""
     for step in committer.steps():
         for owner in (step, getattr(step, "_search", None)):

@@ -133,6 +133,9 @@ class Books:
         # Transactions that an operator has ended, and those that a driver has begun to check.
         self.ended_by_others: set[tuple[str, int, int]] = set()
         self.checked: set[tuple[str, int, int]] = set()
+        # Transactions of decisions whose marker is in the ledger, and those that the coordinator was asked to abort.
+        self.decided: set[tuple[str, int, int]] = set()
+        self.aborted: set[tuple[str, int, int]] = set()
 
     def generations(self, key: BatchKey) -> list[Batch]:
         return [batch for batch in self.batches if batch.key == key]

@@ -79,6 +79,7 @@ class Checks:
             self._check_generations()
         for attempt in self.books.attempts.values():
             self._check_attempt(attempt)
+        self._check_decided()
         self._check_places()
         self._check_stable()
 
@@ -138,6 +139,12 @@ class Checks:
             raise Violation("I13", f"{attempt.name} is visible, but was never prepared")
         if dict(seen) != dict.fromkeys(set(attempt.rows) - self._in_doubt_of[attempt.name], 1):
             raise Violation("I13", f"{attempt.name} is torn: {len(seen)} of {len(attempt.rows)} rows")
+
+    def _check_decided(self) -> None:
+        """I23: whatever is decided, nobody of the sink asks to abort it. Operators and other clients may."""
+        wrong = sorted((self.books.decided & self.books.aborted) - self.books.ended_by_others)
+        if wrong:
+            raise Violation("I23", f"{wrong} are part of a decision, and were aborted on request")
 
     def _check_places(self) -> None:
         """The offsets that tasks were told are right: I1 of the producer, checked here because receipts rely on it."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.identity import Line, code_of_run
 from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.ledger_codec import decode_record
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.formats.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing.batches import Batch
@@ -29,7 +30,7 @@ class SeenClaim(NamedTuple):
 
 
 class Claims:
-    def __init__(self, log: PartitionLog, *, is_strict: bool) -> None:
+    def __init__(self, log: PartitionLog, decided: set[tuple[str, int, int]], *, is_strict: bool) -> None:
         """`is_strict`: a run has one process, which remembers its first claim once it has acted on it. Another process,
         or one whose first claim got no answer, knows of that claim only from the ledger."""
         self._log = log
@@ -38,6 +39,9 @@ class Claims:
         self._acted: set[str] = set()
         # Intents of runs that were taken over, by producer id: committing one is a violation.
         self._late: dict[int, str] = {}
+        # Transactions of decisions: those that have a marker, and by producer id those that have none yet.
+        self._decided = decided
+        self._intended: dict[int, list[tuple[str, int, int]]] = {}
         store = log._store
 
         def noting(batch: Batch, config: TopicConfig) -> None:
@@ -48,7 +52,8 @@ class Claims:
 
     def _look_at(self, batch: DecodedBatch) -> None:
         if batch.is_commit_marker or batch.is_abort_marker:
-            late = self._late.pop(batch.producer_id, None)
+            intended, late = self._intended.pop(batch.producer_id, []), self._late.pop(batch.producer_id, None)
+            self._decided.update(intended if batch.is_commit_marker else [])
             if late is not None and batch.is_commit_marker:
                 raise Violation("I17", late)
             return
@@ -58,6 +63,7 @@ class Claims:
                 self.seen.append(SeenClaim(line_of_run(content), content["run"], offset))
             elif content.get("kind") == "intent" and batch.producer_id < COPIER:  # a copy decides nothing again
                 run = content["run"]
+                self._intended[batch.producer_id] = [one[:3] for one in decode_record(record.value or b"").transactions]
                 line = line_of(content["sink"], BatchKey(content["query"], content["batch"]))
                 if self._is_late(line, run):
                     text = f"run {run} of {line} decides batch {content['batch']}, but was taken over"

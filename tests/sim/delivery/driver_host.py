@@ -76,11 +76,11 @@ class DriverHost(Host):
         held, self._held = self._held, ()
         answers, wake_ms = self._step(now_ms, events, held)
         while self._machine is not None and (answers or now_ms >= self._machine_wake_ms):
-            was_checking = self._machine.phase is Phase.CHECKING
+            was_checking = self.phase is Phase.CHECKING
             progress = self._machine.step(now_ms, answers)
-            if self._machine.phase is Phase.CHECKING:
+            if self.phase is Phase.CHECKING:
                 self._on_checking(now_ms, progress.trouble, is_first=not was_checking)
-            self.on_decided(self._machine.phase)
+            self.on_decided(self.phase)
             if not self.is_alive:
                 return
             if progress.result is not None:
@@ -95,6 +95,11 @@ class DriverHost(Host):
                 return
             answers, wake_ms = self._step(now_ms, [], tuple(progress.asks))
         self.plan_step(min(self._machine_wake_ms, wake_ms))
+
+    @property
+    def phase(self) -> Phase:
+        """A single step of a command is of no phase."""
+        return getattr(self._machine, "phase", Phase.START)
 
     @property
     def machine(self) -> Committer | None:

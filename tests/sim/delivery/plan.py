@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kafka_sink.options import ProducerOptions
-from tests.sim.delivery.breakers import CANCELLED, REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
+from tests.sim.delivery.breakers import CANCELLED, COMMAND, REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
 from tests.sim.dice import Dice
 from tests.sim.scenario import (
     LINKS,
@@ -26,6 +26,8 @@ from tests.sim.scenario import (
 # A stream; batch writes with a name; batch writes of foreachBatch, named by the numbers of a stream's batches.
 STREAM, LABELLED, FOREACH = "stream", "labelled", "foreach"
 SINK = "sink"
+# The beginning of the sink ids of batch writes without a name.
+UNNAMED_SINKS = "batch"
 LEDGER = "ledger"
 MANIFESTS = "manifests"
 CLUSTER = (
@@ -65,6 +67,8 @@ PATIENT_MS = 120_000
 HASTY_MS, HASTY_ROLL_SHARE = 2_000, 0.1
 MANIFESTS_SHARE = 0.25
 CLOSES_LATER_SHARE = 0.7
+# Commands that abort without another fault, beside a query that has something to do: no time-out hides what they do.
+COMMANDS_ALONE_SHARE, BATCHES_BESIDE_COMMANDS = 0.6, 12
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
@@ -142,6 +146,9 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         kind = UNNAMED
     elif CANCELLED in breakers:
         kind = LABELLED
+    if COMMAND in breakers and dice["commands"].random() < COMMANDS_ALONE_SHARE:
+        faults, leaderless, batches = [], [], BATCHES_BESIDE_COMMANDS
+        options = replace(options, transaction_timeout_ms=max(15_000, options.transaction_timeout_ms))
     if CANCELLED in breakers:
         # Nothing may hide a transaction that begins too late: no other fault, no time-out.
         faults, leaderless, patience_ms = [], [], 120_000

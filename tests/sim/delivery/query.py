@@ -20,11 +20,9 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
-    DeliverySettings,
     DriverOperation,
     DriverSession,
     Job,
-    OnMismatch,
 )
 from kafka_sink.errors import CommitLost
 from kafka_sink.kafka.wire.apis import FETCH
@@ -37,7 +35,7 @@ from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.ledger_log import ledger_entries
 from tests.sim.delivery.moments import Moment
-from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
+from tests.sim.delivery.plan import LABELLED, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
 from tests.sim.delivery.results import Asked
 from tests.sim.delivery.script import Life, Resume, Script
@@ -230,27 +228,14 @@ class Query:
                 if result.error is not None:
                     self.processes.forget(session)
                 stage.results.on_result(asked, result)
+                stage.commands.check_refused(asked.run, result.error)
                 if result.closing is not None:
-                    self.closings.begin(self._settings(), session, result.closing, self._host())
+                    self.closings.begin(self.stage.settings, session, result.closing, self._host())
                 resume(result)
 
-            host.run(Committer(self._settings(), session, job, stage.loop.now_ms), on_result)
+            host.run(Committer(self.stage.settings, session, job, stage.loop.now_ms), on_result)
 
         return begin
-
-    def _settings(self) -> DeliverySettings:
-        plan = self.stage.plan
-        return DeliverySettings(
-            ledger_topic=LEDGER,
-            transaction_version=plan.transaction_version,
-            margin_ms=plan.options.transaction_timeout_ms // 4,
-            request_timeout_ms=plan.options.request_timeout_ms,
-            parallel_requests=plan.parallel_requests,
-            patience_ms=plan.patience_ms,
-            accept_unknown_sink=plan.kind != STREAM,
-            # If a row's topic is random, the counts per topic do not identify the rows.
-            on_mismatch=OnMismatch(plan.replay_mismatch) if plan.breakers else OnMismatch.SKIP,
-        )
 
     def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:
         line = line_of(self.stage.sink_id(batch.key, self.run), batch.key)
@@ -279,6 +264,7 @@ class Query:
             machines = [host.machine for host in self.hosts if host.machine is not None]
             prepared = [one.transaction for machine in machines for one in machine._receipts]
             self.stage.books.checked.update(one[:3] for one in prepared if one is not None)
+        self.stage.commands.on_step(phase)
         if self.cut_at is not None and self.cut_at.is_now(phase):
             self.cut_at = None
             self._cut_off()
@@ -441,7 +427,10 @@ class Query:
             self.cancels_next_job = False
             self.stage.stall(STALL_MS)
             self.stage.loop.after(self._pick.randrange(STALL_MS), job.cancel)
+        spark_ms = self.stage.commands.on_job()
         messages, is_complete = yield job.start
+        if spark_ms:
+            yield spark_ms
         self.job = None
         if job.is_cancelled:
             result = yield self._abort_cancelled(batch, messages)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tests.sim.delivery.assumptions import LIES
 from tests.sim.delivery.breakers import (
     CANCELLED,
+    COMMAND,
     EXPIRY,
     FAULTS_OF,
     FENCED_READS,
@@ -73,6 +74,10 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     OPERATORS: (
         *(f"ended by an operator: {way}" for way in WAYS), "commit: a partition is not in the transaction any more",
         "commit: a part of the transaction is closed",
+    ),
+    COMMAND: (
+        "aborted by a command", "command: done", "command: done, with notes", "command: died", "command: gave up",
+        "command paused", "command died between its aborts", "commit: refused because of a command",
     ),
     UNNAMED: (
         "only the process that commits died", "abort: recovered", "open decision of another write",

@@ -17,15 +17,16 @@ from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transaction_state import CoordinatorState
-from kafka_sink.testing.transactions import TransactionCoordinator
+from kafka_sink.testing.transactions import DoneWithProducer, ProducerClaim, TransactionCoordinator
 from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
 from tests.sim.course import Course, Ran
-from tests.sim.delivery.breakers import LOST_MARKERS
+from tests.sim.delivery.breakers import LOST_MARKERS, UNNAMED
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
+from tests.sim.delivery.commands import Planned
 from tests.sim.delivery.ledger_log import open_sinks
 from tests.sim.delivery.manifests import check_manifests
 from tests.sim.delivery.moments import LEADER_PHASES
-from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, STREAM, Plan
+from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, STREAM, UNNAMED_SINKS, Plan
 from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
 from tests.sim.dice import Dice
@@ -96,6 +97,7 @@ class DeliverySimulation(Course[Plan]):
         )  # fmt: skip
         self.stage = Stage(plan, self.dice, self.loop, self.network, self.trace)
         self.stage.books.timed_out = timed_out
+        _note_aborts(self.core.coordinator, self.stage.books.aborted)
         self.stage.on_refused = self._on_refused
         self.stage.stall = partial(self.faults.pause_broker, self.dice["stalls"])
         self.first = Query("q1", self.stage, self.stage.checkpoints[0])
@@ -186,7 +188,7 @@ class DeliverySimulation(Course[Plan]):
         return [query for query in (self.first, self.second, self.twin) if query is not None and query.is_running]
 
     def _drivers(self) -> list[str]:
-        return [host.name for query in self._queries() for host in query.hosts]
+        return [*(host.name for query in self._queries() for host in query.hosts), *self.stage.commands.hosts]
 
     def _tasks(self) -> list[str]:
         return [one.name for one in self.stage.executors if one.is_alive and one.attempt is not None]
@@ -218,6 +220,8 @@ class DeliverySimulation(Course[Plan]):
             return self._second_query()
         if kind == "set_back":
             return self._set_back(pick)
+        if kind == "run_command":
+            return self._run_command(pick, length_ms)
         if kind == "foreign_record":
             return self.stage.foreign_records.write(pick)
         if kind == "move_checkpoint":
@@ -291,6 +295,12 @@ class DeliverySimulation(Course[Plan]):
         self.twin.start()
         return True
 
+    def _run_command(self, pick: Random, length_ms: int) -> bool:
+        """About the sink of a query that runs or does not, or about those of all writes without a name."""
+        query = pick.choice(self._lasting())
+        name = UNNAMED_SINKS if self.plan.kind == UNNAMED else self.stage.name_of(query.checkpoint.query_id)
+        return self.stage.commands.plan(Planned(pick, length_ms, name))
+
     def _move_checkpoint(self, pick: Random) -> bool:
         """The query is stopped, its checkpoint is moved, and it starts again. The name is that of the place."""
         query = pick.choice(self._lasting())
@@ -337,6 +347,20 @@ def _time_outs_noted(timed_out: set[tuple[str, int, int]]) -> Iterator[None]:
 
     with mock.patch.object(TransactionCoordinator, "abort_timed_out", noting):
         yield
+
+
+def _note_aborts(coordinator: TransactionCoordinator, aborted: set[tuple[str, int, int]]) -> None:
+    """Notes which open transactions were aborted because somebody asked for it, by their exact epoch."""
+    end = coordinator.end
+
+    def noting(claim: ProducerClaim, is_commit: bool, version: int, done: DoneWithProducer) -> None:
+        known = coordinator.transactions.get(claim.transactional_id)
+        was_open = known is not None and known.record.state is CoordinatorState.ONGOING
+        end(claim, is_commit, version, done)
+        if was_open and not is_commit:
+            aborted.add((claim.transactional_id, claim.producer_id, claim.epoch))
+
+    coordinator.end = noting  # type: ignore[method-assign]
 
 
 def run(plan: Plan, *, keep_trace: bool = False) -> Result:

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 from kafka_sink.commit.identity import sink_id_of_query
 from kafka_sink.commit.identity_pool import IdentityPool
 from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import DeliverySettings, OnMismatch
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Books
 from tests.sim.delivery.breakers import POOL, PROCESSES, UNNAMED
 from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.claims import Claims
+from tests.sim.delivery.commands import Commands
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.foreign_records import ForeignRecords
 from tests.sim.delivery.leaders import Leaders
 from tests.sim.delivery.operators import Operators
-from tests.sim.delivery.plan import LEDGER, SINK, Plan
+from tests.sim.delivery.plan import LEDGER, SINK, STREAM, UNNAMED_SINKS, Plan
 from tests.sim.delivery.results import Results
 from tests.sim.dice import Dice
 from tests.sim.history import History
@@ -52,11 +54,14 @@ class Stage:
         )
         self.operators = Operators(network, trace, self.books, plan.transaction_version)
         has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
-        claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log, is_strict=has_one_process)
+        claims = Claims(
+            network.core.cluster.topics[LEDGER].partitions[0].log, self.books.decided, is_strict=has_one_process
+        )
         self.results = Results(
             self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims,
             is_skipping=plan.replay_mismatch == "skip",
         )  # fmt: skip
+        self.commands = Commands(self)
         self.executors: list[Executor] = []
         self.checkpoints = [Checkpoint(QUERY_ID, self, plan.batches)]
         # Called when a query was told that its checkpoint has been set back.
@@ -78,8 +83,8 @@ class Stage:
     def note(self, text: str) -> None:
         self.trace.note(self.loop.now_ms, text)
 
-    def count(self, what: str) -> None:
-        self.trace.count(what)
+    def count(self, what: str, times: int = 1) -> None:
+        self.trace.count(what, times)
 
     def arm(self, host: str, direction: str, armed: Armed) -> None:
         for broker_id in self.network.core.cluster.brokers:
@@ -94,6 +99,21 @@ class Stage:
             self.network.core.cluster.topics[LEDGER].partitions[0].log.roll()
             self.assumptions.fence_drivers()
             self.network.route(self.network.core.tick(self.loop.now_ms))
+
+    @property
+    def settings(self) -> DeliverySettings:
+        plan = self.plan
+        return DeliverySettings(
+            ledger_topic=LEDGER,
+            transaction_version=plan.transaction_version,
+            margin_ms=plan.options.transaction_timeout_ms // 4,
+            request_timeout_ms=plan.options.request_timeout_ms,
+            parallel_requests=plan.parallel_requests,
+            patience_ms=plan.patience_ms,
+            accept_unknown_sink=plan.kind != STREAM,
+            # If a row's topic is random, the counts per topic do not identify the rows.
+            on_mismatch=OnMismatch(plan.replay_mismatch) if plan.breakers else OnMismatch.SKIP,
+        )
 
     # ---- hosts ----
 
@@ -145,7 +165,7 @@ class Stage:
     def sink_id(self, key: BatchKey, run: str) -> str:
         """As planning and tasks compute it: with the query in it, or, for a write without a name, with the run."""
         if self.plan.kind == UNNAMED:
-            return f"batch-{run}"
+            return f"{UNNAMED_SINKS}-{run}"
         return sink_id_of_query(self.name_of(key.query_id, run), key.query_id)
 
     def named_sink_id(self, key: BatchKey, run: str = "") -> str:
