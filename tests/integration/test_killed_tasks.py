@@ -19,7 +19,7 @@ from kafka_sink.errors import TransactionAborted
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.attempt import begin_attempt
+from kafka_sink.spark.attempt import Attempt, begin_attempt
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, waiting_text
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.row_path import RowPath
@@ -32,7 +32,7 @@ from tools.waiting import wait_until
 
 RUN, OTHER_RUN = "0123456789abcdef", "fedcba9876543210"
 # They stay in the process of the tests, which continues.
-KILLED: list[Task] = []
+KILLED: list[Attempt] = []
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +56,11 @@ class Write:
     def options(self) -> SinkOptions:
         return parse_sink_options({"kafka.bootstrap.servers": self.servers, "topic": self.topic})
 
-    def task(self, run: str = RUN, attempt: int = 11, batches: int = 1) -> None:
-        place = TaskPlace(self.key, run, 0, attempt, f"sink-{self.topic}")
-        task = Task(begin_attempt(self.options, place), RowPath(self.options, place))
-        KILLED.append(task)
+    def task(self, run: str = RUN, tid: int = 11, batches: int = 1) -> None:
+        place = TaskPlace(self.key, run, 0, tid, f"sink-{self.topic}")
+        attempt = begin_attempt(self.options, place)
+        KILLED.append(attempt)
+        task = Task(attempt, RowPath(self.options, place))
         for _ in range(batches):
             task.append(pa.RecordBatch.from_arrays([pa.array(["a"], pa.string())], ["value"]))
         task._producer.flush()
@@ -94,7 +95,7 @@ def test_a_transaction_that_a_killed_task_begins_after_the_abort_has_begun_is_ab
     kafka.create_topic(topic_name)
     write = Write(kafka.bootstrap_servers, topic_name, key)
     write.task()
-    late = threading.Timer(1, lambda: write.task(attempt=12))
+    late = threading.Timer(1, lambda: write.task(tid=12))
     late.start()
     write.abort(has_late_tasks=True)
     late.join()
