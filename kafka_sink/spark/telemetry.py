@@ -67,7 +67,7 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
 def _check_collector(endpoint: str) -> None:
     """OpenTelemetry's exporters send what these variables of the driver hold, such as an API key, wherever an option
     says."""
-    for name in filter(os.environ.get, _HEADERS):
+    for name in (each for each in _HEADERS if os.environ.get(each)):
         check_variable_is_allowed("metrics.otlp.endpoint", name)
         if not endpoint.lower().startswith("https://") and not is_url_of_this_host(endpoint):
             raise ConfigError(

@@ -504,6 +504,13 @@ def two_are_open(sink: Sink) -> str:
     return f"`{command}`"
 
 
+def open_in_a_ledger_that_is_not_named(sink: Sink) -> str:
+    sink.decide_and_die(BATCH)
+    done = paste(f"pykafka-sink recover --all --bootstrap-server {sink.servers}")
+    assert done.returncode == 4 and "looks like a ledger with open decisions (1)" in done.stdout, done
+    return done.stdout
+
+
 def all_rows_are_visible(sink: Sink, done: Done) -> None:
     assert done.returncode == 0, done
     assert sink.visible() == sorted(2 * rows(BATCH, 0, 1))
@@ -663,6 +670,8 @@ CASES = (
     Case("copied without transactions, shown by status", "findings._judge_ledger", status_says(copy_plainly, "copied"),
          {"ledger": shows("is a copy", exit_code=4)}),
     Case("slow, shown by status", "findings._judge_group", slow, {"transactions": nothing_is_open}),
+    Case("open in a ledger that is not named", "recover_all._left_text", open_in_a_ledger_that_is_not_named,
+         {"recover": rows_are_visible}),
     Case("two are open, shown by status", "status.finding_lines", two_are_open, {"recover": all_rows_are_visible}),
     Case("the id of a driver, taken for another application's", "foreign._check_is_foreign", foreign_id_of_a_driver,
          {"transactions": wait_has_ended}),

@@ -119,7 +119,7 @@ def test_no_text_that_names_recover_is_left_out() -> None:
     others = {
         "pending, and read after the time-out", "in doubt and not decided", "overdue, shown by ledger",
         "overdue, shown by check", "overdue, shown by status", "another cluster", "another day is asked about",
-        "two are open, shown by status",
+        "two are open, shown by status", "open in a ledger that is not named",
     }  # fmt: skip
     assert {case.name for case in CASES if RECOVER in case.commands} == {*OPEN, *COMMITTED, *others}
 

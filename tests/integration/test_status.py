@@ -543,7 +543,7 @@ def test_recover_all_does_nothing_that_a_topic_asks_for_which_only_looks_like_a_
 
     ids = [Line(sink.sink_id).driver_id, *map(forged.transactional_id, entries)]
 
-    def known() -> list[object]:
+    def known() -> list[tuple[int, int, CoordinatorState]]:
         found = broker.do(lambda core: [core.coordinator.transactions[each].record for each in ids])
         return [(each.producer_id, each.producer_epoch, each.state) for each in found]
 

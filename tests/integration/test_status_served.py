@@ -170,7 +170,7 @@ def test_a_cluster_without_a_ledger_and_a_mistake_of_the_program_are_failed_look
 
 
 def test_a_login_that_was_refused_is_not_tried_at_every_look() -> None:
-    now_s, tried, told = [0.0], [], Told()
+    now_s, tried, told = [0.0], list[float](), Told()
 
     @contextmanager
     def connect() -> Iterator[ClusterLook]:
