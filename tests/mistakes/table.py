@@ -132,7 +132,7 @@ MISTAKES = (
     Mistake(ending.start_offset_not_compared, seeds(100, OPERATORS), Search(Budget(operators=1))),
     Mistake(ending.sweep_of_every_run, seeds(1_000)),
     Mistake(ending.command_aborts_whatever_is_open, seeds(30, COMMAND)),
-    Mistake(ending.stop_ignored, seeds(30, COMMAND), Search(Budget(commands=1, losses=1, switches=2))),
+    Mistake(ending.stop_ignored, seeds(30, COMMAND), Search(Budget(commands=1, switches=3))),
     Mistake(ending.stopped_behind_the_fence, seeds(20, COMMAND)),
     Mistake(ending.command_fences_known_lines_alone, seeds(50, COMMAND)),
     Mistake(ending.no_sweep, seeds(20)),

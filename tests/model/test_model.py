@@ -49,15 +49,9 @@ LARGE = (
     # Without a crash the ledger contains nothing that a driver could miss.
     (2, Bound(Budget(crashes=1, outdated=2))),
 )
-# An operator's command that aborts, beside a driver: each may interrupt the other, and an answer may be lost.
-COMMANDS = (
-    (1, Bound(Budget(commands=1, switches=1))),
-    (2, Bound(Budget(commands=1, switches=2))),
-)
-COMMANDS_SLOW = (
-    (2, Bound(Budget(commands=1, losses=1, switches=2))),
-    (1, Bound(Budget(commands=1, crashes=1, switches=3))),
-)
+# An operator's command that aborts, beside a driver: each may interrupt the other.
+COMMANDS = ((1, Bound(Budget(commands=1, switches=1))),)
+COMMANDS_SLOW = ((1, Bound(Budget(commands=1, switches=2))), (2, Bound(Budget(commands=1, switches=2))))
 # Processes close a decision after its commit, which they do in transaction version 2 alone.
 LATER = (
     (2, Bound(Budget(processes=1), batches=3, closes_later=True)),
