@@ -136,9 +136,9 @@ class FarCluster:
     def serve_clients(self) -> Iterator[None]:
         """Clients that are created inside this context use the simulated cluster."""
         with ExitStack() as stack:
-            for module in (client_module, core_module):
+            for module, clock in ((client_module, "BootClock"), (core_module, "Clock")):
                 stack.enter_context(patch.object(module, "Network", lambda *_, **__: FarNetwork(self)))
-                stack.enter_context(patch.object(module, "Clock", lambda: self.clock))
+                stack.enter_context(patch.object(module, clock, lambda: self.clock))
             stack.enter_context(patch.object(core_module, "Sender", self._make_sender))
             # A thread would share the clock. `close_decisions` does its work.
             stack.enter_context(patch.object(Closings, "begin", lambda _, __, close: self._closings.append(close)))

@@ -219,7 +219,7 @@ class SimulatedCluster:
     @contextmanager
     def serve_clients(self) -> Iterator[None]:
         network = patch.object(client_module, "Network", lambda *_: SimulatedNetwork(self))
-        with network, patch.object(client_module, "Clock", lambda: self.clock):
+        with network, patch.object(client_module, "BootClock", lambda: self.clock):
             yield
 
     # ---- time and messages ----

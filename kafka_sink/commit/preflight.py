@@ -262,7 +262,8 @@ class Preflight(DescribeTransactions):
             self._on_open_parts(now_ms, reply)
         else:
             super().on_bodies(now_ms, reply)
-            self._note_limit()
+            if not self._missing:
+                self._note_limit()
 
     def _note_limit(self) -> None:
         """Before the check is finished: what is still waited for must not take longer than there is time."""
@@ -272,7 +273,7 @@ class Preflight(DescribeTransactions):
             for state in (self.found.get(transaction.transactional_id),)
             if state is not None and state.state == ONGOING and state.identity == transaction.identity
         ]
-        if described and not self._missing:
+        if described:
             self.limit_ms = self._time_left(described) - self.settings.margin_ms
 
     def on_unsupported(self, now_ms: int, reply: Reply) -> None:

@@ -4,7 +4,7 @@ A receipt with a transaction is all that another process needs to end it. A task
 rows returns a receipt without one: the driver counts all three alike and looks at `transaction` only to commit.
 
 Receipts are pickled from executor to driver and contain plain values only. `remaining_ms` is how much of the
-transaction's time was left when the receipt was made, on the executor's monotonic clock: no two hosts' clocks are ever
+transaction's time was left when the receipt was made, on a clock of the executor: no two hosts' clocks are ever
 compared. `planned_at` was told on the driver's host before any task began, and is only compared there.
 """
 

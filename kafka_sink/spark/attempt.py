@@ -7,7 +7,6 @@ task that Spark no longer waits for begins no transaction (task_context.py).
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.identity_pool import Last, next_identity
 from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.errors import KafkaSinkError, OperationTimeout, TransactionAborted
+from kafka_sink.kafka.io.clock import boot_s
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
@@ -42,7 +42,7 @@ def begin_attempt(options: SinkOptions, place: TaskPlace, meter: TaskMeter | Non
     producer, has_begun = POOL.borrow(
         producer_options, _transactional_id(identity), next_identity(last, producer_options)
     )
-    attempt = Attempt(options, place, meter, producer_options, identity, last, producer, time.monotonic())
+    attempt = Attempt(options, place, meter, producer_options, identity, last, producer, boot_s())
     attempt.note_producer()
     if identity is not None and not has_begun:
         attempt.begin(identity)
@@ -115,7 +115,7 @@ class Attempt:
 
     @property
     def age_ms(self) -> int:
-        return int((time.monotonic() - self.started_s) * 1000)
+        return int((boot_s() - self.started_s) * 1000)
 
     def give_back(self, prepared: TransactionReceipt | None, transaction: PreparedTransaction | None) -> None:
         """Every row is acknowledged. `transaction` None: nothing was written in one."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import margin_ms
 from kafka_sink.errors import CommitAborted, KafkaSinkError, copy_error
 from kafka_sink.errors.table.commits import WRITE_TOO_LONG
+from kafka_sink.kafka.io.clock import boot_s
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.write_length import EndedTask, EndedTasks, divide_text, limit_text
 
@@ -186,4 +186,4 @@ def _seconds(length_ms: float) -> str:
 
 
 def _now_ms() -> float:
-    return time.monotonic() * 1000
+    return boot_s() * 1000

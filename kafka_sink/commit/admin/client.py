@@ -58,7 +58,7 @@ from kafka_sink.kafka.client.cluster import ClusterView, PartitionInfo
 from kafka_sink.kafka.client.commands import Connect, Disconnect, Notice, Resolve, Send
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.client.request import VERSION_MAX
-from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.clock import BootClock
 from kafka_sink.kafka.io.network import Network, log_notice
 from kafka_sink.kafka.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
@@ -138,7 +138,8 @@ def _creation_trouble(name: str, answer: Mapping[str, Any]) -> KafkaSinkError | 
 
 class Client:
     def __init__(self, options: ProducerOptions) -> None:
-        self._clock = Clock()
+        # Of transactions that brokers end, however long this host sleeps.
+        self._clock = BootClock()
         self.options = replace(
             options,
             client_id=options.client_id or f"client-{next(_client_numbers)}",
