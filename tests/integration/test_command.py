@@ -541,7 +541,7 @@ def test_wrong_words_end_with_2_and_without_secrets(
         (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
         (("--bootstrap-server", "h:1", "--option", "kafka.ssl.provider=hush-hush"), "there is no JVM"),
         (("--bootstrap-server", "h:1", "--option", "topic=hush-hush"), "'topic' is not a producer option"),
-        (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
+        (("--bootstrap-server", "h:1", "--sink-id", "a b"), "--sink-id"),
         (("--bootstrap-server", "h:1", "--checkpoint", "s3://[a/b"), "'s3://[a/b' is neither a path nor a URI"),
         (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.commit.commit_step import Progress
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import AbortTransactions, partitions_of
-from kafka_sink.commit.log_scan import READ_UNCOMMITTED, fetch_body, raw_batches, read_fetch_answer
+from kafka_sink.commit.log_scan import READ_UNCOMMITTED, RawBatch, fetch_body, raw_batches, read_fetch_answer
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.kafka.client.ask import Leader, Reply
@@ -42,9 +42,13 @@ def epochs(sink: Sink) -> list[tuple[str, int]]:
             client.ask(Leader(sink.ledger_topic, 0), FETCH, body, version_max=FETCH.last_by_name)
         )
     found = [raw for raw in raw_batches(answer.records) if raw.is_control or raw.is_transactional]
-    decoded = [(raw, raw.decode()) for raw in found]
-    kinds = ["abort" if one.is_abort_marker else "commit" if one.is_commit_marker else "record" for _, one in decoded]
-    return [(kind, raw.producer_epoch) for kind, (raw, _) in zip(kinds, decoded, strict=True)]
+    return [(kind_of(raw), raw.producer_epoch) for raw in found]
+
+
+def kind_of(raw: RawBatch) -> str:
+    if not raw.is_control:
+        return "record"
+    return "abort" if raw.decode_marker().is_abort_marker else "commit"
 
 
 def leave_a_draft_and_deliver(kafka: KafkaCluster, name: str, *, raises: int) -> None:

@@ -516,14 +516,14 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     assert point.start_time_unix_nano < point.time_unix_nano
 
 
-IN_A_BATCH_OF_A_QUERY = {QUERY_ID: "q-1", BATCH_ID: "3", RUN_ID: "0c1f3c2e-5b0a-4d7e-9b53-3a0b8f6f9a10"}
+IN_A_BATCH_OF_A_QUERY = {QUERY_ID: "q-1", BATCH_ID: "0", RUN_ID: "0c1f3c2e-5b0a-4d7e-9b53-3a0b8f6f9a10"}
 
 
 @pytest.mark.parametrize(
     ("label", "properties", "options"),
     [
         ("a", {}, {}),
-        ("3", IN_A_BATCH_OF_A_QUERY, {}),  # inside foreachBatch
+        ("0", IN_A_BATCH_OF_A_QUERY, {}),  # inside foreachBatch
         ("a", {}, {"delivery_guarantee": "at-least-once"}),
     ],
 )

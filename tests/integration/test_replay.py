@@ -238,7 +238,7 @@ def test_nothing_is_written_without_a_yes(
         (("--to", "nowhere"), "--to nowhere: there is no such topic"),
         (("--from", "nowhere"), "--from nowhere: there is no such topic"),
         (("--filter", "colour=red"), "can be chosen by reason, topic"),
-        (("--name", "a b"), "--name is 'a b'"),
+        (("--name", "a b"), "--name='a b' is not valid"),
     ],
 )
 def test_wrong_words_are_answered_before_anything_is_written(

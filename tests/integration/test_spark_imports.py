@@ -53,7 +53,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 130, "task": 134, "commit": 111, "stream commit": 131}
+OWN_MAX = {"planning": 131, "task": 134, "commit": 114, "stream commit": 132}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 

@@ -44,8 +44,9 @@ SINK_UNKNOWN = ErrorEntry(
     "PKS-6005", "ledger does not know this sink",
     "The query has run before, and is not there: the record was deleted, it is another ledger, or the query was "
     "at-least-once.",
-    "Correct ledger.topic. After a change of sink.id, set the old one until the batch has ended: a new one would write "
-    "it again. Then, or if there was none, set ledger.accept.new.sink=true for one start.",
+    "Correct ledger.topic. After a change of sink.id, the `ledger` command of the text shows what the old one has left "
+    "open: set it again until the batch has ended; a new one would write that again. Then, or if there was none, set "
+    "ledger.accept.new.sink=true for one start.",
     ("has no record of sink",),
     data=HELD,
 )
