@@ -284,7 +284,8 @@ def test_what_is_no_record_of_this_version_is_refused_by_what_is_wrong() -> None
         (good.replace(b'"producer_id":[4711]', b'"producer_id":[4711,1]'), "different lengths"),
         (good.replace(b'"generation":[2]', b'"generation":[0]'), "of version 0"),
         (good.replace(b'"topic":[0]', b'"topic":[1]'), "no number from 0 to 0"),
-        (f"{FORMAT} 1 json\n".encode() + b"[" * 100_000, "not JSON"),
+        (f"{FORMAT} 1 json\n".encode() + b"[" * 9_000, "not JSON"),
+        (f"{FORMAT} 1 json\n".encode() + b"[" * 100_000, "more items than one has"),
         (f"{FORMAT} 1 json\n[]".encode(), "not an object"),
         (b"x" * (VALUE_BYTES_MAX + 1), "at most"),
     ]
