@@ -35,6 +35,7 @@ class BareFrame:
         names = (task_context.QUERY_ID, task_context.BATCH_ID, task_context.RUN_ID)
         properties = {} if query is None else dict(zip(names, map(str, query), strict=True))
         context = SimpleNamespace(
+            applicationId="bare",
             getLocalProperty=properties.get,
             addJobTag=lambda _tag: None,
             removeJobTag=lambda _tag: None,
