@@ -319,7 +319,8 @@ def metadata_of_offsets(peer: Peer, seen: Seen) -> None:
         "topics": [{"name": peer.topic, "partitions": partitions}],
     }
     answer = peer.ask(1, apis.TXN_OFFSET_COMMIT, 3, body)["topics"][0]["partitions"]
-    seen.note("in a transaction", [one["error_code"] for one in answer])
+    # Kafka answers in the order of a hash map.
+    seen.note("in a transaction", sorted((one["partition_index"], one["error_code"]) for one in answer))
     code = transactional_commit(peer, tid, producer_id, epoch, group, 1, version=3, metadata="m" * 5000)
     seen.note("in a transaction, alone", code)
     end_with_offsets(peer, tid, producer_id, epoch)
