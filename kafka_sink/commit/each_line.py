@@ -23,6 +23,18 @@ from kafka_sink.commit.takeover import StopRuns
 Begin = Callable[[int], Any]
 
 
+def carry_out(script: Generator[Begin, Any, list[CommitResult]], run: Callable[[Begin], Any]) -> list[CommitResult]:
+    """`run` lets a state machine begin, and returns its result."""
+    result: Any = None
+    while True:
+        try:
+            begin = script.send(result)
+        except StopIteration as ended:
+            results: list[CommitResult] = ended.value
+            return results
+        result = run(begin)
+
+
 def operate_each_line(
     settings: DeliverySettings, sink_id: str, operation: DriverOperation, wall_ms: int
 ) -> Generator[Begin, Any, list[CommitResult]]:

@@ -28,11 +28,11 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from kafka_sink.commit.receipt import HostMoment
+from kafka_sink.kafka.io.clock import boot_ns
 from kafka_sink.kafka.io.per_process import PerProcess
 
 # Of variables: how to reach the JVM.
@@ -103,10 +103,8 @@ def show_log() -> None:
 
 def moment_here() -> HostMoment | None:
     try:
-        return HostMoment(
-            _BOOT_ID.read_text(encoding="ascii").strip(), int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
-        )
-    except (AttributeError, OSError, ValueError):
+        return HostMoment(_BOOT_ID.read_text(encoding="ascii").strip(), boot_ns() // 1_000_000)
+    except (OSError, ValueError):
         return None
 
 

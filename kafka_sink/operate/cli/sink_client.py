@@ -11,7 +11,6 @@ import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from kafka_sink.commit.admin.client import Client, topic_query
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
@@ -19,7 +18,7 @@ from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.each_line import lines_of, operate_each_line
+from kafka_sink.commit.each_line import carry_out, lines_of, operate_each_line
 from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
 from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.commit.ledger_read import LedgerRead
@@ -230,14 +229,7 @@ class SinkClient(ClusterSession):
     def run_for_each(self, operation: DriverOperation) -> list[CommitResult]:
         """FINISH or SWEEP in every line of the sink."""
         script = operate_each_line(self.settings(), self.named_sink, operation, self.wall_ms)
-        result: Any = None
-        while True:
-            try:
-                begin = script.send(result)
-            except StopIteration as ended:
-                results: list[CommitResult] = ended.value
-                return results
-            result = self.client.run(begin(self.client.now_ms()))
+        return carry_out(script, lambda begin: self.client.run(begin(self.client.now_ms())))
 
     def set_aside(self, ledger_key: str, offset: int) -> SetAside:
         return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms))

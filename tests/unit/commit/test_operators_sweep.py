@@ -6,13 +6,12 @@ runs of what it has listed first, and those decide nothing any more, whoever fen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.each_line import operate_each_line
+from kafka_sink.commit.each_line import carry_out, operate_each_line
 from kafka_sink.commit.identity import run_of_label, sink_id_of_write
 from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
@@ -31,18 +30,8 @@ REQUESTS = ("list transactions", "stop runs", FENCE, CLAIM, "read ledger", ABORT
 
 
 def command(bench: Bench, sink_id: str = SINK) -> list[CommitResult]:
-    return complete(bench, operate_each_line(bench.settings, sink_id, DriverOperation.SWEEP, 0))
-
-
-def complete(bench: Bench, script: Generator[Callable[[int], Any], Any, list[CommitResult]]) -> list[CommitResult]:
-    result: Any = None
-    while True:
-        try:
-            begin = script.send(result)
-        except StopIteration as ended:
-            results: list[CommitResult] = ended.value
-            return results
-        result = bench.drive(begin(bench.now_ms))
+    script = operate_each_line(bench.settings, sink_id, DriverOperation.SWEEP, 0)
+    return carry_out(script, lambda begin: bench.drive(begin(bench.now_ms)))
 
 
 def prepared(bench: Bench, batch: int | str, run: str) -> list[TaskReceipt]:
