@@ -34,13 +34,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.kafka.client.ask import AllBrokers
-from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse import parse_producer_options
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.foreign_reader import EndsFollower, scan_topic
 from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster
+from tools.listed_transactions import listed_transactions
 from tools.soak_exports import SINK_ID, STOP, TOPICS, TRANSACTION_TIMEOUT_MS
 from tools.spark_cluster import SparkCluster
 
@@ -360,10 +359,8 @@ class Soak:
         return is_right
 
     def _open_transactions(self) -> int:
-        body = {"state_filters": ["Ongoing"], "producer_id_filters": [], "duration_filter": -1}
         with Client(parse_producer_options({"bootstrap.servers": self._kafka.bootstrap_servers})) as client:
-            bodies = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body)
-        return sum(len(each["transaction_states"]) for each in bodies)
+            return len(listed_transactions(client, "Ongoing"))
 
     def _tell(self) -> None:
         state = "streaming" if STARTED in self._job.output else "starting"
