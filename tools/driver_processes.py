@@ -24,12 +24,12 @@ _SHELL = b"pyspark-shell"
 
 
 def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]:
-    """The ids of these processes for the sessions that this process (or `owner`) has started. `module` selects one kind
-    of work, such as "commit". The daemons themselves are not included."""
+    """The ids of these processes for the sessions that this process (or `owner`, which may be a JVM itself) has started.
+    `module` selects one kind of work, such as "commit". The daemons themselves are not included."""
     parents = _parents()
     words = {number: process_words(number, "cmdline") for number in parents}
     wanted = os.getpid() if owner is None else owner
-    machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]}
+    machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]} | {wanted}
     daemons = {number for number, parent in parents.items() if parent in machines and _DAEMON in words[number]}
     return sorted(
         number
