@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -36,6 +34,7 @@ from typing import Any
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.options.parse import parse_producer_options
 from tools.demo_rows import Feed, Plan, Tally, table
+from tools.driver_processes import kill_driver
 from tools.foreign_reader import EndsFollower, scan_topic
 from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster
@@ -180,8 +179,7 @@ class Soak:
 
     def _kill_driver(self) -> None:
         if STARTED in self._job.output and time.monotonic() - self._job_started_s > GRACE_S * self._calm:
-            os.killpg(self._job.process.pid, signal.SIGKILL)
-            self._job.process.wait(30)
+            kill_driver(self._job.process)
             self._note("driver killed")
             self._start_again()
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from tools.driver_processes import driver_processes, kill
-from tools.kafka_watchdog import process_stat
 from tools.quiet_spark import quiet_configuration
 from tools.spark_jvm import QUICK_JVM, quick_settings
-from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,25 +41,3 @@ def start_application(
             env=environment,
             start_new_session=True,
         )
-
-
-def kill_application(process: subprocess.Popen[bytes]) -> None:
-    """All that writes to brokers for the driver, and its JVM; when this returns they are dead. The processes with which
-    Spark commits have a group of their own, and would finish a commit without the JVM. They are killed while the JVM is
-    stopped and starts no other ones. The Python processes of tasks find out by themselves."""
-    _signal_group(process, signal.SIGSTOP)
-    committing = driver_processes(owner=process.pid)
-    for process_id in committing:
-        kill(process_id)
-    _signal_group(process, signal.SIGKILL)
-    process.wait(60)
-    wait_until(lambda: not any(map(_is_running, committing)), "the processes that commit are dead")
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-def _is_running(process_id: int) -> bool:
-    return process_stat(process_id)[:1] not in ([], ["Z"])

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
-from tests.spark.applications import ROOT, kill_application, start_application
+from tests.spark.applications import ROOT, start_application
 from tests.support.faults import Harm, Request, of_a_task, of_the_driver, of_the_driver_alone, whose
 from tests.support.kafka_proxy import KafkaProxy
 from tests.support.manifests import manifest_problems
 from tests.support.open_transactions import open_transactions
+from tools.driver_processes import kill_driver
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -138,7 +139,7 @@ class KilledDriver:
 
     def kill(self) -> None:
         if self._process is not None:
-            kill_application(self._process)
+            kill_driver(self._process)
             self._is_dead = True
 
     def _start(self) -> None:

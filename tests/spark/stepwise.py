@@ -9,7 +9,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from tests.spark.applications import ROOT, kill_application, start_application
+from tests.spark.applications import ROOT, start_application
+from tools.driver_processes import kill_driver
 from tools.waiting import wait_until
 
 JOB = Path(__file__).parent / "jobs" / "stepwise_stream.py"
@@ -78,7 +79,7 @@ class StepwiseStream:
 
     def kill(self) -> None:
         """From any thread."""
-        kill_application(self._process)
+        kill_driver(self._process)
 
     def wait_until_dead(self) -> None:
         self._process.wait(60)
