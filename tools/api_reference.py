@@ -64,8 +64,8 @@ _TESTING = (
     "For tests of your own: [embedded-broker.md](embedded-broker.md).",
     "EmbeddedBroker CommittedRecord Fault Acl EmbeddedRegistry RegistryFault BrokerCluster RegistryCore Settings",
 )
-# Methods by which the sender thread completes a future, by which a task looks into one, and by which the embedded broker
-# looks into its rules. Users do not call them.
+# Methods by which the sender thread completes a future, a task looks into one, and the embedded broker looks into its
+# rules. Users do not call them.
 INTERNAL = frozenset(
     {"on_delivered", "on_failed", "fail_rest", "fail", "extents"}
     | {"concerns", "covers", "is_about", "endpoints", "fail_authentication"}

@@ -68,8 +68,8 @@ _PRODUCER = """\
 ## Producer options
 
 For `Producer({...})`, without the prefix: the names of the Java producer, with its newest defaults. Values may be text,
-numbers or booleans; lists are separated by commas. What this page does not mention is as in Java, but values that cannot
-work are refused; so is 0 as `connections.max.idle.ms`, which has opposite meanings in Java and librdkafka.
+numbers or booleans; lists are separated by commas. What this page does not mention is as in Java, but values that
+cannot work are refused; so is 0 as `connections.max.idle.ms`, which has opposite meanings in Java and librdkafka.
 """
 
 _SECURITY = """\

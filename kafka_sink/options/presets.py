@@ -152,9 +152,7 @@ PRESETS: Mapping[str, Preset] = {
                 "Redpanda 23.3 or newer: earlier ones do not tell where a transaction begins in a partition, and each "
                 "batch would be refused."
             ),
-            (
-                "max_concurrent_producer_ids must be large enough for all tasks that run at the same time."
-            ),
+            "max_concurrent_producer_ids must be large enough for all tasks that run at the same time.",
         ),
         cannot=(
             _OLDER_TRANSACTIONS,
