@@ -64,8 +64,13 @@ _TESTING = (
     "For tests of your own: [embedded-broker.md](embedded-broker.md).",
     "EmbeddedBroker CommittedRecord Fault Acl EmbeddedRegistry RegistryFault BrokerCluster RegistryCore Settings",
 )
-# Methods by which the sender thread completes a future, and by which a task looks into one. Users do not call them.
-INTERNAL = frozenset({"on_delivered", "on_failed", "fail_rest", "fail", "extents"})
+# Methods by which the sender thread completes a future, a task looks into one, and the embedded broker looks into its
+# rules. Users do not call them.
+INTERNAL = frozenset(
+    {"on_delivered", "on_failed", "fail_rest", "fail", "extents"}
+    | {"concerns", "covers", "is_about", "endpoints", "fail_authentication"}
+    | {"quirk", "drops_leaderless_markers", "text", "number", "names", "flag"}
+)
 # Classes with a field for each option of a page.
 OPTIONS_OF = {"ProducerOptions": "options.md#producer-options"}
 # Public names that are neither classes nor functions.

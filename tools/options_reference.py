@@ -30,9 +30,9 @@ _INTRODUCTION = f"""\
 # Options
 
 In Spark, options of the producer have the prefix `{PREFIX}`, as with Spark's own sink; the sink's own have none. Only
-`{PREFIX}bootstrap.servers` is required. Names are case-insensitive. An unknown name is an error that suggests the most
-similar one; all problems are reported together. No option is ignored silently. Sizes are in bytes, times in
-milliseconds; where no default is named, the option is not set; where no values are, it takes any text.
+`{PREFIX}bootstrap.servers` is required. Names are case-insensitive. An unknown name is an error; no option is ignored
+silently. Sizes are in bytes, times in milliseconds; where no default is named, the option is not set; where no values
+are, it takes any text.
 
 | you want | options |
 |---|---|
@@ -68,10 +68,8 @@ _PRODUCER = """\
 ## Producer options
 
 For `Producer({...})`, without the prefix: the names of the Java producer, with its newest defaults. Values may be text,
-numbers or booleans; lists are separated by commas. What this page does not mention is as in Java, but for values that
-Java accepts and that cannot work. Ports are 1 to 65535, hosts are not empty, IPv6 addresses need brackets, and a scheme
-in `bootstrap.servers` must match `security.protocol`. `transaction.timeout.ms` and `metrics.sample.window.ms` are at
-least 1, and `connections.max.idle.ms` must not be 0, which has opposite meanings in Java and librdkafka.
+numbers or booleans; lists are separated by commas. What this page does not mention is as in Java, but values that
+cannot work are refused; so is 0 as `connections.max.idle.ms`, which has opposite meanings in Java and librdkafka.
 """
 
 _SECURITY = """\
@@ -90,7 +88,7 @@ _OPENINGS = {
 }
 _TABLES = (SINK_CHAPTERS, FORMAT_CHAPTERS, ENVELOPE_CHAPTERS, PRODUCER_CHAPTERS)
 # Limits of Java's types, which only error texts name.
-_UNLIMITED = f" to {INT_MAX}", f" to {LONG_MAX}"
+_UNLIMITED = f" up to {LONG_MAX}", f" to {INT_MAX}", f" to {LONG_MAX}"
 # Key and value have the same options.
 _TWINS = frozenset({*REGISTRY_OPTIONS, "value.format", "value.record.name"})
 

@@ -54,21 +54,21 @@ options = {
 frame.select("key", "value").write.format("pykafka-sink").mode("append").options(**options).save()
 ```
 
-What you set yourself overrides the preset; `pykafka-sink check --preset NAME --explain` shows both. As the services are
-documented, exactly once works on all of them but Event Hubs' tiers without transactions. **Nothing here was run against
-a service itself**: each list names the documentation that it is from.
+What you set yourself overrides the preset; `pykafka-sink check --preset NAME --explain` shows both. Where a preset sets
+nothing, the sink learns the differences from the brokers. As the services are documented, exactly once works on all of
+them but Event Hubs' tiers without transactions. **Nothing here was run against a service itself**: each list names the
+documentation that it is from.
 
-If brokers offer no transactions, exactly-once is refused when a write is planned, before any row is sent. With
-`delivery.fallback=at-least-once` the sink writes with that guarantee and logs this; nothing else turns exactly-once
-off.
+If brokers offer no transactions, exactly-once is refused when a write is planned. With
+`delivery.fallback=at-least-once` the sink writes with that guarantee and logs this.
 """
 
 _BEFORE_TABLE = f"""\
 {TRIED}
 
-On the embedded broker, which imitates the differences, by `python -m tools.services_table`, which writes this page. All
-rows of batch writes and streams arrived, exactly once and at least once, with each preset and `topic.create=true` and
-without a preset, but for these:
+On the embedded broker, which imitates the differences (`python -m tools.services_table`). All rows of batch writes and
+streams arrived, exactly once and at least once, with each preset and `topic.create=true` and without a preset, but for
+these:
 """
 
 
@@ -174,7 +174,7 @@ def sections() -> str:
                 f"| `{option}` | {f'`{value}`' if value else 'empty'} |" for option, value in preset.settings.items()
             ]
         else:
-            lines.append("Sets nothing: the sink learns the differences from the brokers.")
+            lines.append("Sets nothing.")
         for title, sentences in (("Needs:", preset.needs), ("Cannot:", preset.cannot)):
             if sentences:
                 lines += ["", title, "", *(f"- {sentence}" for sentence in sentences)]

@@ -78,10 +78,10 @@ _HEADERS = (
            "and ${batch.id} stand for query and batch. Spark makes option names lower case, NAME as well.",
            into="headers",
            example="header.source=orders-job"),
-    Option("row.id.header", HeaderName(), "The name of a header with an id of the row, which it has whenever and "
-           "wherever it is written: for readers that see rows more than once ([recipe](headers.md#row-ids)). It is the "
-           "digest of key, value and timestamp, or the text of row.id.column. It replaces a header of that name, and "
-           "is the default of the id of a CloudEvent. With envelope it needs row.id.column.", into="row_id_header",
+    Option("row.id.header", HeaderName(), "The name of a header with an id of the row, which stays when the row is "
+           "written again: for readers that see rows more than once ([recipe](headers.md#row-ids)). It is the "
+           "digest of key, value and timestamp, or the text of row.id.column. With envelope it needs row.id.column.",
+           into="row_id_header",
            example="row-id"),
     Option("row.id.column", NOT_EMPTY, "The column with the id: string or whole number. record.errors handles a row "
            "whose id is null or empty. The column is also part of the value, unless value.columns leaves it out.",
@@ -91,9 +91,8 @@ _HEADERS = (
            "are headers ce_NAME, the value is the data. structured: the value is a JSON object with attributes and "
            "data, which are the JSON of value.format=json or of the column value.", into="mode", example="binary"),
     Option("cloudevents.NAME", AttributeText(), "An attribute of every event; placeholders as in header.NAME. type "
-           "and source are required, here or from a column. id is made of sink, query, batch, Spark partition and "
-           "row, and names one row only with exactly-once. datacontenttype is that of value.format, in structured mode "
-           "otherwise application/json.", into="attributes",
+           "and source are required, here or from a column; the others have [defaults](headers.md#cloudevents).",
+           into="attributes",
            example="cloudevents.type=com.example.order"),
     Option("cloudevents.NAME.column", AttributeColumn(), "The column with the attribute: string, whole number, "
            "boolean or timestamp. null: the row has none; record.errors handles a row without id, type or source. "

@@ -26,7 +26,7 @@ class Preset:
     sources: tuple[str, ...] = ()
 
 
-_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the older transaction protocol."
+_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses version 1."
 _OLDER_SWEEP = "Verified transactions: open transactions of killed tasks are not aborted, they end at their time-out."
 _NO_BROKER_CONFIGS = "The brokers' own configuration: limits on transactions are not compared before a write."
 _IAM_LOGINS = (
@@ -152,18 +152,11 @@ PRESETS: Mapping[str, Preset] = {
                 "Redpanda 23.3 or newer: earlier ones do not tell where a transaction begins in a partition, and each "
                 "batch would be refused."
             ),
-            (
-                "Room for transactional ids: the sink reuses ids and needs few. max_concurrent_producer_ids must be "
-                "large enough for all tasks that run at the same time."
-            ),
+            "max_concurrent_producer_ids must be large enough for all tasks that run at the same time.",
         ),
         cannot=(
             _OLDER_TRANSACTIONS,
             _OLDER_SWEEP,
-            (
-                "When a transaction began: it tells when its last partition was added. The time left to a batch "
-                "follows from when it was planned."
-            ),
         ),
         sources=(
             "https://github.com/redpanda-data/docs/issues/1614",

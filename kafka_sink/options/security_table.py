@@ -36,8 +36,8 @@ SECURITY_PREFIXES = ("ssl.", "sasl.", "https.", "enable.ssl.", "enable.sasl.")
 UNKNOWN_SECURITY = "this producer has no such security option"
 
 _RD, _OWN = "librdkafka", "this producer"
-_PEM_FILE = "a PEM file"
-_STORE_FILE = "a PEM file (or PKCS12 with the extra pykafka-sink[pkcs12])"
+_PEM_FILE = "A PEM file"
+_STORE_FILE = "A PEM file (or PKCS12 with the extra pykafka-sink[pkcs12])"
 _STORE_TYPE = (
     "The format of the file. PEM and PKCS12 are detected from the file, whatever the default is. JKS is refused; "
     "the error shows the command that converts it."
@@ -58,9 +58,8 @@ _ENCRYPT = (
     Option("security.protocol", Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True), ""
            "Encryption (SSL) and login (SASL). With SASL_PLAINTEXT whoever reads the network sees the data, and "
            "with PLAIN the password.", example="SASL_SSL"),
-    Option("allow.plaintext.credentials", FLAG, "true: send credentials to other hosts without TLS: a password of "
-           "PLAIN, a token of OAUTHBEARER, a signed request of AWS_MSK_IAM. false: refuse that, and credentials "
-           "with security.protocol=PLAINTEXT. SCRAM and GSSAPI send no secret and do not need it.", origin=_OWN),
+    Option("allow.plaintext.credentials", FLAG, "true: send the credentials of PLAIN, OAUTHBEARER and AWS_MSK_IAM to "
+           "other hosts without TLS, and take credentials with security.protocol=PLAINTEXT.", origin=_OWN),
     Option("ssl.truststore.location", PemPath(), f"{_STORE_FILE} with the certificates to trust, or a folder of them "
            "as OpenSSL's rehash makes it. Without this and ssl.truststore.certificates, the system's trusted "
            "certificates are used.", example="/etc/kafka/ca.pem"),
@@ -72,7 +71,7 @@ _ENCRYPT = (
     Option("ssl.keystore.certificate.chain", NOT_EMPTY, "PEM text with the client's own certificates."),
     Option("ssl.keystore.key", SECRET, "PEM text with the client's own key."),
     Option("ssl.key.password", SECRET, "Password of that key, if it is encrypted."),
-    Option("ssl.keystore.type", STORE_TYPE, _STORE_TYPE, default="JKS", into=""),
+    Option("ssl.keystore.type", STORE_TYPE, "As ssl.truststore.type, for that file.", default="JKS", into=""),
     Option("ssl.keystore.password", SECRET, "Password of that file and of the key in it, if it is PKCS12."),
     Option("ssl.certificate.location", PemPath(), f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
     Option("ssl.key.location", PemPath(), f"{_PEM_FILE} with the client's own key.", origin=_RD),

@@ -88,8 +88,7 @@ _TOPICS = (
     Option("topic", TOPIC_NAME, "The topic of every row. If it is not set, the column topic names the topic of each "
            "row; if it is, such a column is ignored.", example="orders"),
     Option("topic.create", FLAG, "Create the topic and dead.letter.topic if they are missing, before the tasks of a "
-           "batch run, and wait until every broker knows them. A topic that is there is not changed; if it differs, "
-           "one warning is logged.",
+           "batch run. A topic that is there is not changed; if it differs, one warning is logged.",
            default=False, example="true"),
     Option("topic.partitions", Whole(1, besides=-1), "Partitions of a topic that topic.create creates; -1: the "
            "broker's default.", default=-1),
@@ -103,12 +102,11 @@ _TOPICS = (
 _CHANGES = (
     Option("envelope", Choice((UPSERT, DEBEZIUM)), "Rows are changes of a table, and operation.column says which "
            "([guide](guides/change-feeds.md)). They need a key. upsert: the value of the row; a delete becomes a "
-           "tombstone. debezium: before, after, op and ts_ms, as Debezium writes them; a delete is followed by a "
-           "tombstone. Rows from before an update are left out.", into="", example="upsert"),
-    Option("operation.column", NOT_EMPTY, "The string column that says what a change is: insert, update_postimage, "
-           "delete and update_preimage, as in Delta's change data feed; update_before and update_after of Iceberg; "
-           "update, upsert, read; or Debezium's c, u, r and d. It is not part of the value, unless value.columns names "
-           "it.", default="_change_type", into="",
+           "tombstone. debezium: before, after, op and ts_ms; a delete is followed by a tombstone.",
+           into="", example="upsert"),
+    Option("operation.column", NOT_EMPTY, "The string column that says what a change is, in the words of Delta, "
+           "Iceberg or Debezium ([all](guides/change-feeds.md)). It is not part of the value, unless value.columns "
+           "names it.", default="_change_type", into="",
            needs=Needs(("envelope",), "operation.column needs envelope: it says what becomes of a change")),
     Option("before.column", NOT_EMPTY, "The struct column with the row before the change, for envelope=debezium, of "
            "the type of the row. Not set: only deletes have a before.", into="",
@@ -138,17 +136,15 @@ _DELIVERY = (
            needs=Needs(("batch.id",), "query.id needs batch.id: it says whose micro-batch a write inside "
                        "foreachBatch is"),
            scope=_ONCE),
-    Option("replay.mismatch", Choice(MISMATCHES), "If a delivered batch comes again with other rows: an older "
-           "checkpoint was restored, two writes have one name, or the query gives other rows each time. fail: stop "
+    Option("replay.mismatch", Choice(MISMATCHES), "If a delivered batch comes again with other rows. fail: stop "
            "if row counts differ; if only contents differ, warn (stop if it is the same run). warn: always warn, "
            "and keep what was delivered. skip: keep it without a word.", default=MISMATCHES[0], scope=_ONCE),
-    Option("commit.visible.timeout.ms", INT, "How long a commit waits until readers can see the whole batch, which "
-           "is usually some milliseconds later. After it a warning names the partitions; the batch counts as "
-           "delivered. Open transactions of other writers in the topic can use up this time at each batch. 0: do "
-           "not wait.", default=0, scope=_ONCE),
-    Option("manifest.topic", TOPIC_NAME, "A topic that gets one record for each delivered batch, exactly once and when "
-           "all of it is committed: topics, partitions, offsets, rows. It must exist. "
-           "[Guide](guides/manifests.md).", scope=_ONCE, example="orders.manifests"),
+    Option("commit.visible.timeout.ms", INT, "How long a commit waits until readers can see the whole batch; then a "
+           "warning names the partitions, and the batch counts as delivered. Open transactions of other writers can "
+           "use up this time at each batch. 0: do not wait.", default=0, scope=_ONCE),
+    Option("manifest.topic", TOPIC_NAME, "A topic that gets one record for each delivered batch: topics, partitions, "
+           "offsets, rows ([guide](guides/manifests.md)). It must exist.",
+           scope=_ONCE, example="orders.manifests"),
     Option("ledger.topic", TOPIC_NAME, "The compacted topic with the decisions of exactly-once sinks, which may "
            "share it. It is created if it is missing.", default=DEFAULT_LEDGER, scope=_ONCE),
     Option("ledger.create", FLAG, "Create the ledger topic if it is missing. false: it is an error, which says how "
@@ -197,9 +193,9 @@ _METRICS = (
            "its answer. One that does not answer is skipped for 30 seconds; no batch fails because of it.",
            default=2_000,
            needs=_of_receiver("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url")),
-    Option("traceparent.column", NOT_EMPTY, "The string column with the header traceparent (W3C Trace Context). It "
-           "replaces such a header of the column headers; null, or a text that is no traceparent, changes nothing. "
-           "It is part of the value, unless value.columns leaves it out."),
+    Option("traceparent.column", NOT_EMPTY, "The string column with the header traceparent (W3C Trace Context), in "
+           "place of one in the column headers; null, or a text that is no traceparent, changes nothing. It is part of "
+           "the value, unless value.columns leaves it out."),
     Option("traceparent.task", FLAG, "Records without the header traceparent get one that points to the span of "
            "their task.", default=False,
            needs=_of_receiver("metrics.otlp.endpoint")),

@@ -227,9 +227,8 @@ class Producer:
 
         Only while idle: every record has its outcome, every transaction is ended or prepared.
 
-        True: a transaction has begun with the `expected` producer id and epoch, which the end of the last one under
-        this transactional.id has given (commit/identity_pool.py); brokers are asked for another one if a leader refuses
-        it. False without it, and where the brokers' rules give none: `init_transactions` comes next.
+        True: a transaction has begun as `expected`, the producer id and epoch that the end of the last one under this
+        transactional.id has given (commit/identity_pool.py). False: `init_transactions` comes next.
         """
         return bool(self._operations.step("start_over()", c.StartOver, transactional_id, expected))
 

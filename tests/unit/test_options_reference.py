@@ -57,6 +57,11 @@ def test_each_option_says_its_default_its_values_and_what_it_needs() -> None:
     assert "also `metadata.broker.list`" in section("bootstrap.servers")
 
 
+def test_a_range_without_a_limit_names_none_and_a_sentence_begins_with_a_capital() -> None:
+    assert section("connections.max.idle.ms").rstrip().endswith("default `540000` · any whole number")
+    assert [line for line in reference().splitlines() if line.startswith("a ") and line.endswith(".")] == []
+
+
 def test_an_option_of_the_key_leads_to_that_of_the_value() -> None:
     assert section("key.schema").strip() == "As [value.schema](#valueschema), for the key."
     assert "a Python callable" in section("key.serializer")

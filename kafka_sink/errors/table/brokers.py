@@ -22,8 +22,7 @@ NO_BROKER = _of_clusters(
 TOPIC_UNKNOWN = _of_clusters(
     "PKS-3002", "topic is not known",
     "It does not exist, or some of its partitions have no leader.",
-    "Create it (topic.create=true does), or correct its name. If brokers could not be reached either, the text says "
-    "so.",
+    "Create it (topic.create=true does), or correct its name.",
     ("is not known within", "but not all of its partitions have a leader"),
     data=TASK,
     page="options.md#topiccreate",
@@ -60,8 +59,7 @@ LEDGER_FORGETS = _of_clusters(
 TRANSACTION_TOO_LONG = _of_clusters(
     "PKS-3007", "transaction time-out above what brokers allow",
     "kafka.transaction.timeout.ms is above the brokers' transaction.max.timeout.ms.",
-    "Lower the one or raise the other. If the limit was lowered while a query without the option ran, restart the "
-    "query.",
+    "Lower the one or raise the other. A query without the option takes the brokers' limit when it is restarted.",
     ("is more than the brokers allow",),
     page="options.md#transactiontimeoutms",
 )
@@ -102,8 +100,7 @@ TOPIC_NOT_EVERYWHERE = _of_clusters(
 )
 NOT_TOLD = _of_clusters(
     "PKS-3013", "figures, spans or lineage were not delivered",
-    "A warning in the driver's log. The receiver, a Pushgateway, a collector, a server or a file, is skipped for 30 "
-    "seconds.",
+    "A warning in the driver's log. The receiver is skipped for 30 seconds.",
     "Check its address, login and metrics.timeout.ms.",
     ("Batches go on",),
     data="Safe: no batch fails because of it. The batch's figures are sent with the next batch; spans and events are "
@@ -130,7 +127,6 @@ CERTIFICATE_REFUSED = _of_logins(
     "contains. Not valid yet: set the clocks. Expired, revoked or not for servers: the broker needs a new one. If a "
     "client's one is demanded, set kafka.ssl.keystore.location.",
     ("does not prove that it is", "it was signed by an authority that is not trusted here",
-     "it is self-signed and not trusted here", "it is for another host name",
      "there is no list of revoked certificates", "the broker demands a client certificate"),
     page="security.md#client-certificate-mtls",
     data="Nothing was sent to that broker.",
@@ -151,8 +147,7 @@ MECHANISM_NOT_OFFERED = _of_logins(
 NOT_AUTHORIZED = _of_logins(
     "PKS-4005", "permission missing",
     "The text names the resource and the operation.",
-    "Grant the permission (kafka-acls, or the service's console). If it was taken away before a decision, the batch "
-    "runs again when it is back.",
+    "Grant it (kafka-acls, or the service's console), then start again.",
     ("not authorized to describe topic", "The principal needs"),
     data=TASK,
     page="security.md#permissions",
@@ -166,7 +161,7 @@ KEY_FILE = _of_logins(
 LOGIN_OPTIONS = _of_logins(
     "PKS-4007", "login options are inconsistent",
     "One is missing, or two set the same thing.",
-    "Set the option that the text names; security.md has recipes.",
+    "Set the option that the text names.",
     ("sasl.jaas.config is not valid", "needs sasl.kerberos.principal"),
     page="security.md#recipes",
 )
@@ -182,9 +177,8 @@ AWS_LOGIN = _of_logins(
     "No place where AWS keeps credentials has usable ones.",
     "Set keys in options, environment or a profile, or run with a role; check the place that the text names. Without "
     "keys in options: pip install 'pykafka-sink[aws]'. Where STS refuses, see to the role and its trust policy.",
-    ("no AWS credentials in options, environment and ~/.aws", "there is no AWS profile", "with the package botocore",
-     "botocore got no AWS credentials", "run aws sso login", "check the role, its trust policy and the keys",
-     "says no region of AWS: set sasl.aws.region"),
+    ("no AWS credentials in options, environment and ~/.aws", "there is no AWS profile",
+     "botocore got no AWS credentials", "run aws sso login", "says no region of AWS: set sasl.aws.region"),
     page="security.md#amazon-msk-with-iam",
 )
 KERBEROS_LOGIN = _of_logins(
@@ -192,15 +186,13 @@ KERBEROS_LOGIN = _of_logins(
     "The Kerberos library gave no ticket for the broker.",
     "Check keytab, principal and service name (kinit and kvno on that host), the host name that the broker advertises, "
     "and that the KDC is up. An expired ticket: kinit, or use a keytab.",
-    ("Kerberos gives", "check the principal", "has no key for the principal",
-     "the keytab does not have the principal's current key", "the ticket has expired: get a new one with kinit",
-     "check sasl.kerberos.service.name, and the host name that the broker advertises", "no proof"),
+    ("Kerberos gives", "has no key for the principal", "the keytab does not have the principal's current key",
+     "the ticket has expired: get a new one with kinit", "no proof"),
     page="security.md#kerberos",
 )
 TOO_MANY_LOGINS = _of_logins(
     "PKS-4011", "too many logins in a second",
-    "Brokers of Amazon MSK limit logins by IAM: 100 in a second, 4 on kafka.t3.small. The sink waits a second or more, "
-    "and logs in again.",
+    "Brokers of Amazon MSK limit logins by IAM: 100 in a second, 4 on kafka.t3.small. The sink logs in again.",
     "Mostly nothing. If it lasts, start fewer tasks at a time, or use larger brokers.",
     ("takes only so many logins by IAM",),
     page="security.md#amazon-msk-with-iam",
@@ -276,15 +268,14 @@ COMMIT_UNKNOWN = _of_sending(
 )
 PARTITION_GONE = _of_sending(
     "PKS-5010", "topic was created again with fewer partitions",
-    "Somebody deleted the topic and created it again while rows were on their way. The text has both ids and numbers "
-    "of partitions.",
+    "Somebody deleted the topic and created it again while rows were on their way.",
     "Spark retries the task or batch, with the new topic. Rows with a column partition need partitions that exist. "
     "What was in the old topic is gone.",
     ("was deleted and created again: it had",),
 )
 GIVEN_UP_AT_CLOSE = _of_sending(
     "PKS-5011", "records were given up at the end of a producer",
-    "close() was not done in its time. The text says how many records had no outcome; the future of each says more.",
+    "close() was not done in its time. The future of each record has its outcome.",
     "Close without a time-out, or flush before and look at the futures. Calling close() again does not send them.",
     ("close() did not end within",),
 )

@@ -67,8 +67,7 @@ NOT_STARTED = ErrorEntry(
 EXPORT_TAKEN_OVER = ErrorEntry(
     "PKS-6008", "another run of this export has taken over",
     "A batch.id is written twice at a time under one sink.id; the run that began later goes on.",
-    "Let it end; the `ledger` command of the text shows whether it has. You may run this one again: what was "
-    "delivered is not written twice.",
+    "Let it end; the `ledger` command of the text shows whether it has. To run this one again is safe.",
     ("another run of the export",),
     data="Safe: no row of this run is visible. The other run delivers the export, or raises.",
 )
@@ -137,9 +136,8 @@ WRITE_TOO_LONG = ErrorEntry(
 )
 OTHER_CHUNKS = ErrorEntry(
     "PKS-6018", "export was begun in another way",
-    "Rows of this export are delivered: in chunks of another number or by another column, in one piece instead of in "
-    "chunks or the reverse, or to another topic. Going on in this way, rows would be missing, doubled, or in two "
-    "topics.",
+    "Rows of this export are delivered already, divided otherwise or to another topic. Going on in this way, rows "
+    "would be missing, doubled, or in two topics.",
     "Go on in the way that the text names, or choose another batch.id to write all rows again.",
     ("was begun with", "was written in one piece"),
     data="Nothing was written. What is delivered stays.",
@@ -232,8 +230,7 @@ SUBJECT_UNNAMED = _of_schemas(
 )
 SCHEMA_RULES = _of_schemas(
     "PKS-7010", "schema has rules for writers",
-    "Its owner registered rules for writers (a data contract): fields to encrypt, conditions, changes of values. The "
-    "sink applies none.",
+    "Its owner registered rules for writers (a data contract), and the sink applies none.",
     "Write with a client that does, or encrypt and check in Spark and have the rules changed, or set "
     "schema.rules=ignore if rows may be written as they are.",
     ("has rules that a writer must apply",),
@@ -265,8 +262,7 @@ REPLAY_WRONG = _of_commands(
     "Its topics, filters or name contradict each other, or an earlier run of that name.",
     "Correct what the text names; `pykafka-sink replay --help` has examples.",
     ("the records would be among their own letters", "there is no such topic in this cluster",
-     "letters can be chosen by", "with other filters: choose", "a replay writes in transactions",
-     "the progress of replay", "but earlier runs of replay"),
+     "letters can be chosen by", "with other filters: choose", "but earlier runs of replay"),
     data="Nothing was written. The records of earlier runs of the replay stay.",
     page="headers.md#dead-letters",
 )

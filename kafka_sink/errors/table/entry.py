@@ -20,7 +20,7 @@ class ErrorEntry(NamedTuple):
 
 
 BEFORE = "Nothing was written."
-TASK = "Nothing of the batch is visible; with at-least-once rows may appear twice."
+TASK = "Nothing of the batch is visible; with at-least-once rows may repeat."
 UNCHANGED = "Nothing was committed or aborted."
-HELD = "Safe: Spark still has the input, and nothing of the batch is visible."
+HELD = "Safe: nothing of the batch is visible, and Spark still has the input."
 DECIDED = "Safe if you act in time: the next run (or `recover`) completes what the ledger has decided."

@@ -53,8 +53,7 @@ OPTIONS_WRONG = _of_options(
 )
 FUNCTION_UNUSABLE = _of_options(
     "PKS-1007", "function cannot be loaded",
-    "An option such as kafka.partitioner.class or summary.listener names a function that does not exist or is none, "
-    "or whose module cannot be loaded.",
+    "The function that an option names does not exist, is none, or its module cannot be loaded.",
     "Write `module:function`, and install the module on the driver and each executor, or pass it with `--py-files`.",
     ("cannot be imported here", "is no function but a"),
 )
@@ -187,8 +186,7 @@ STREAM_UNNAMED = _of_spark(
 BATCH_UNNAMED = _of_spark(
     "PKS-1107", "batch number without a query",
     "The number is not that of Spark's micro-batch; or Spark does not say which query it belongs to (foreachBatch "
-    "over Spark Connect, threads). With a new checkpoint numbers start again, and new rows would be taken for "
-    "repeated ones.",
+    "over Spark Connect, threads).",
     "Inside foreachBatch pass the number on: str(batch_id). Otherwise set query.id, a new one for each new "
     "checkpoint; or a batch.id with a letter.",
     ("is only a number, and",),
@@ -212,10 +210,9 @@ FIGURES_MISSING = _of_spark(
 )
 VERSIONS_DIFFER = _of_spark(
     "PKS-1110", "two versions of the package in one write",
-    "The process that planned a write, and that of a task or of the commit, import different versions. The text names "
-    "both, and their folders.",
-    "Install one version everywhere: look in PYTHONPATH, --py-files, spark.submit.pyFiles and the image. An older one "
-    "may say: No module named 'kafka_sink.spark.same_version'.",
+    "The process that planned a write and that of a task or the commit import different versions; the text names both "
+    "and their folders.",
+    "Install one version everywhere: look in PYTHONPATH, --py-files, spark.submit.pyFiles and the image.",
     ("this write was planned by pykafka-sink",),
     data="Nothing was written: the version is compared before the first row.",
     page="troubleshooting.md",
@@ -238,8 +235,7 @@ TOPIC_MISSING = _of_columns(
 )
 COLUMN_TYPE = _of_columns(
     "PKS-1203", "unsupported column type",
-    "A column has a type that cannot be written as it is, or by which no export can be divided. Nothing is converted "
-    "silently.",
+    "A column has a type that cannot be written as it is, or by which no export can be divided.",
     "Use the expression that the text suggests, or a format such as value.format=json.",
     ("has the unsupported type", "and the format is", "cannot be divided by column"),
     page="schemas.md",
@@ -289,7 +285,7 @@ ROW_PARTITION = _of_rows(
 ROW_TIMESTAMP = _of_rows(
     "PKS-2006", "timestamp out of range",
     "The timestamp is before 1970, or not in milliseconds.",
-    "Correct or remove the column timestamp: a bigint is in milliseconds; multiply seconds by 1000, divide "
+    "Correct or remove the column timestamp. A bigint is in milliseconds: multiply seconds by 1000, divide "
     "microseconds by 1000.",
     ("Kafka counts milliseconds from 1970 on",),
 )
