@@ -69,7 +69,7 @@ def kill(process_id: int) -> bool:
 
 
 def kill_driver(process: subprocess.Popen[bytes]) -> list[int]:
-    """A driver that leads a process group, or what has started one: all that writes to brokers for it, and its JVM. They
+    """A driver that leads a process group, or what has started it: all that writes to brokers for it, and its JVM. They
     are dead when this returns. The processes with which Spark commits have groups of their own, and would finish a
     commit without the JVM. They are killed while the JVM is stopped and starts no other ones; their ids are returned.
     The Python processes of tasks find out by themselves."""
