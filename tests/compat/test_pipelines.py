@@ -54,13 +54,13 @@ def project(tmp_path: Path, kafka_4: KafkaCluster, topic_name: str) -> Path:
     return project
 
 
-def start_pipeline(project: Path, log: Path) -> subprocess.Popen[bytes]:
+def start_pipeline(project: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
     folder = Path(sys.executable).parent
     named = {"PATH": f"{folder}:{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable}
     # SPARK_TESTING: a separate port, not the default that any other server on the machine has.
     here = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(project), "SPARK_TESTING": "1"}
     environment = os.environ | named | here
-    command = [str(folder / "spark-pipelines"), "run"]
+    command = [str(folder / "spark-pipelines"), "run", *options]
     with log.open("wb") as output:
         return subprocess.Popen(
             command, cwd=project, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -76,7 +76,7 @@ def kill_when_delivered(pipeline: subprocess.Popen[bytes], log: Path, batch_coun
     assert kill_driver(pipeline), "no process that commits was found"
 
 
-def test_flows_of_one_sink_deliver_each_row_once_over_a_kill(
+def test_flows_of_one_sink_deliver_each_row_once_over_a_kill_and_again_with_a_full_refresh(
     project: Path, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -85,3 +85,6 @@ def test_flows_of_one_sink_deliver_each_row_once_over_a_kill(
     assert pipeline.wait(PATIENCE_S) == 0, log.read_text()
     expected = sorted(f"{name} {row}".encode() for name in ("shop", "web") for row in range(FILES * ROWS_PER_FILE))
     assert values(kafka_4, topic_name) == expected
+    started_anew = start_pipeline(project, log, "--full-refresh-all")
+    assert started_anew.wait(PATIENCE_S) == 0, log.read_text()
+    assert values(kafka_4, topic_name) == sorted(2 * expected)
