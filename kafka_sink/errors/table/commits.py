@@ -164,11 +164,19 @@ WRITE_IN_PART = ErrorEntry(
 )
 LEDGER_UNREADABLE = ErrorEntry(
     "PKS-6031", "ledger cannot be read",
-    "A newer release or another program wrote a record, it is damaged, or a tool copied the ledger without "
-    "transactions.",
+    "A newer release or another program wrote a record, or a tool copied the ledger without transactions.",
     "Use the newer release, or see what the `resolve` command of the text, with --set-aside, says you would give up.",
     ("of the ledger cannot be read",),
     data=UNCHANGED,
+)
+LEDGER_DAMAGED = ErrorEntry(
+    "PKS-6032", "ledger is damaged",
+    "The disk of the broker that leads the ledger's partition has damaged a batch, or the network has.",
+    "Let another broker lead that partition, and have the damaged replica made anew. If none is whole, begin an empty "
+    "ledger.",
+    ("has checked what it was sent",),
+    data=UNCHANGED,
+    page="operations.md#a-ledger-that-is-damaged",
 )
 # ---- 70xx: schemas ----
 _of_schemas = partial(ErrorEntry, data=BEFORE)
