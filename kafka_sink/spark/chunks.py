@@ -125,8 +125,8 @@ def write_in_chunks(
 ) -> ExportSummary:
     """Writes a batch frame that takes longer than a transaction may be open, as `chunks` writes of rows that are chosen
     by the column `by`. The options need `sink.id` and `batch.id`. A repeated call skips the chunks that are delivered.
-    `parallel`: how many are written at a time. `on_chunk` is called after each, in this thread. If a chunk fails, those
-    that have begun go on to their end; if the call is interrupted, or `on_chunk` raises, they are cancelled."""
+    `parallel`: how many are written at a time. `on_chunk` is called after each, in this thread. An interrupt, or an
+    error of `on_chunk`, cancels those that have begun; an error of a chunk does not."""
     with explain_here():
         return _Export(frame, batch_settings(frame, options), chunks, by).carry_out(parallel, on_chunk)
 

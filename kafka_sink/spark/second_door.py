@@ -76,9 +76,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @dataclass(frozen=True)
 class WriteSummary:
     """A delivered write. `left_out` counts rows that could not be sent, by reason; `rows` has them as well if they are
-    dead letters. `partitions` has the rows, `dead_letters` the letters about rows that could not be sent. Where both
-    are in one partition, letters lie between the offsets of its rows. `is_repeated`: an earlier run had delivered it,
-    and what this one wrote again was aborted, so there are neither `partitions` nor `dead_letters`."""
+    dead letters, whose places are in `dead_letters` and not in `partitions`. `is_repeated`: an earlier run had
+    delivered it, and what this one wrote again was aborted, so both are empty."""
 
     rows: int
     bytes: int

@@ -171,9 +171,8 @@ LEDGER_UNREADABLE = ErrorEntry(
 )
 LEDGER_DAMAGED = ErrorEntry(
     "PKS-6032", "ledger is damaged",
-    "The disk of the broker that leads the ledger's partition has damaged a batch, or the network has.",
-    "Let another broker lead that partition, and have the damaged replica made anew. If none is whole, begin an empty "
-    "ledger.",
+    "A batch of it was damaged on the disk of its leader, or on the way.",
+    "Let another broker lead its partition, and make the damaged replica anew.",
     ("has checked what it was sent",),
     data=UNCHANGED,
     page="operations.md#a-ledger-that-is-damaged",
