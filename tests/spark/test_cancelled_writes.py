@@ -188,6 +188,24 @@ def test_the_job_of_an_interrupted_write_is_cancelled_and_no_reader_waits(
     assert kafka_sink.write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), options).rows == 3
 
 
+def test_the_jobs_of_chunks_beside_each_other_are_cancelled_with_their_call(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name)
+    options = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name}
+    options |= {"sink.id": topic_name, "batch.id": "export"}
+    spark.sparkContext.setLocalProperty("spark.job.description", topic_name)
+    runs = interrupted(KeyboardInterrupt, lambda: len(running_jobs(spark, topic_name)) == 2)
+    with pytest.raises(KeyboardInterrupt), runs:
+        kafka_sink.write_in_chunks(slow_rows(spark), options, chunks=3, by="value", parallel=2)
+    spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    assert running_jobs(spark, topic_name) == []
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
+    rows = spark.range(20).selectExpr("CAST(id AS STRING) AS value")
+    again = kafka_sink.write_in_chunks(rows, options, chunks=3, by="value", parallel=2)
+    assert (again.rows, again.skipped) == (20, 0)
+
+
 # ---- Ctrl-C in a notebook ----
 
 SESSION = """
