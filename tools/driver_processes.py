@@ -11,25 +11,28 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from tools.kafka_watchdog import process_stat, process_words
+from tools.waiting import wait_until
 
 # Python data sources plan and commit in modules of the first, foreachBatch of Spark Connect runs in the second.
 MODULES = (b"pyspark.sql.worker.", b"pyspark.sql.connect.streaming.worker.")
 _DAEMON = b"pyspark.daemon"
 # Part of the command line of a JVM that a Python process started for its session.
 _SHELL = b"pyspark-shell"
+DEAD_S = 60
 
 
 def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]:
-    """The ids of these processes for the sessions that this process (or `owner`) has started. `module` selects one kind
-    of work, such as "commit". The daemons themselves are not included."""
+    """The ids of these processes for the sessions that this process (or `owner`, or a JVM that it is) has started.
+    `module` selects one kind of work, such as "commit". The daemons themselves are not included."""
     parents = _parents()
     words = {number: process_words(number, "cmdline") for number in parents}
     wanted = os.getpid() if owner is None else owner
-    machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]}
+    machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]} | {wanted}
     daemons = {number for number, parent in parents.items() if parent in machines and _DAEMON in words[number]}
     return sorted(
         number
@@ -63,6 +66,30 @@ def kill(process_id: int) -> bool:
         os.kill(process_id, signal.SIGKILL)
         return True
     return False
+
+
+def kill_driver(process: subprocess.Popen[bytes]) -> list[int]:
+    """A driver that leads a process group: all of it that writes to brokers, and its JVM. They are dead when this
+    returns. The processes with which Spark commits have a group of their own, and would finish a commit without the
+    JVM. They are killed while the JVM is stopped and starts no other ones; their ids are returned. The Python processes
+    of tasks find out by themselves."""
+    _signal_group(process, signal.SIGSTOP)
+    committing = driver_processes(owner=process.pid)
+    for process_id in committing:
+        kill(process_id)
+    _signal_group(process, signal.SIGKILL)
+    process.wait(DEAD_S)
+    wait_until(lambda: not any(map(_is_running, committing)), "the processes that commit are dead", DEAD_S)
+    return committing
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _is_running(process_id: int) -> bool:
+    return process_stat(process_id)[:1] not in ([], ["Z"])
 
 
 def _is_of(word: bytes, module: str) -> bool:

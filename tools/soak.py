@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -34,13 +32,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.kafka.client.ask import AllBrokers
-from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse import parse_producer_options
 from tools.demo_rows import Feed, Plan, Tally, table
+from tools.driver_processes import kill_driver
 from tools.foreign_reader import EndsFollower, scan_topic
 from tools.jvm_cluster import SubmittedJob
 from tools.kafka_cluster import KafkaCluster
+from tools.listed_transactions import listed_transactions
 from tools.soak_exports import SINK_ID, STOP, TOPICS, TRANSACTION_TIMEOUT_MS
 from tools.spark_cluster import SparkCluster
 
@@ -181,8 +179,7 @@ class Soak:
 
     def _kill_driver(self) -> None:
         if STARTED in self._job.output and time.monotonic() - self._job_started_s > GRACE_S * self._calm:
-            os.killpg(self._job.process.pid, signal.SIGKILL)
-            self._job.process.wait(30)
+            kill_driver(self._job.process)
             self._note("driver killed")
             self._start_again()
 
@@ -360,10 +357,8 @@ class Soak:
         return is_right
 
     def _open_transactions(self) -> int:
-        body = {"state_filters": ["Ongoing"], "producer_id_filters": [], "duration_filter": -1}
         with Client(parse_producer_options({"bootstrap.servers": self._kafka.bootstrap_servers})) as client:
-            bodies = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body)
-        return sum(len(each["transaction_states"]) for each in bodies)
+            return len(listed_transactions(client, "Ongoing"))
 
     def _tell(self) -> None:
         state = "streaming" if STARTED in self._job.output else "starting"

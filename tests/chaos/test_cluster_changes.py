@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
 from kafka_sink.errors import CommitLost
-from kafka_sink.kafka.wire.apis import END_TXN
+from kafka_sink.kafka.client.ask import Coordinators
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.clusters import cluster_of
 from tests.chaos.outages import TRANSACTION_TOPIC
 from tests.conftest import FIRST_GENERATION, NEWEST
-from tests.support.asking import client_of
-from tests.support.faults import Harm, of_a_task
+from tests.support.asking import answers_to, client_of, request
+from tests.support.faults import Harm, is_drivers, of_a_task
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
+from tools.listed_transactions import listed_transactions
 from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -29,7 +30,8 @@ FORGETFUL = {
     "producer.id.expiration.ms": 2000,
     "producer.id.expiration.check.interval.ms": 500,
 }
-FORGOTTEN_S = 10
+FORGOTTEN_S = 90
+NOT_FOUND = 105  # TRANSACTIONAL_ID_NOT_FOUND
 
 
 def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:
@@ -62,6 +64,25 @@ def test_a_transaction_version_that_changes_between_a_task_and_its_commit_change
         stream.check(5)
 
 
+def ids_of(stream: BareStream) -> list[str]:
+    with client_of(stream.kafka.bootstrap_servers) as client:
+        listed = {row["transactional_id"] for row in listed_transactions(client)}
+    return sorted(name for name in listed if name.startswith(f"{stream.sink_id}-"))
+
+
+def wait_until_forgotten(stream: BareStream, ids: list[str]) -> None:
+    """Until the coordinator knows none of these ids, of the tasks and of the driver."""
+    assert len(ids) > 1 and any(map(is_drivers, ids)), ids
+    ask = request(Coordinators(tuple(ids)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ids})
+    with client_of(stream.kafka.bootstrap_servers) as client:
+
+        def codes() -> set[int]:
+            (reply,) = answers_to(client, ask)
+            return {row["error_code"] for body in reply.bodies for row in body["transaction_states"]}
+
+        wait_until(lambda: codes() == {NOT_FOUND}, lambda: f"the ids are forgotten: {codes()}", FORGOTTEN_S, poll_s=0.5)
+
+
 @pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
 def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(
     stream_on: Callable[..., BareStream], version: str
@@ -71,7 +92,7 @@ def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(
         stream = stream_on(kafka, is_direct=True)
         with stream.query() as query:
             query.run_batch()
-            time.sleep(FORGOTTEN_S)
+            wait_until_forgotten(stream, ids_of(stream))
             query.end_worker("commit")
             query.run_batch()
         stream.check(2)
@@ -86,8 +107,9 @@ def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the
     with cluster_of(version, properties=FORGETFUL) as kafka:
         stream = stream_on(kafka, kafka__transaction__timeout__ms=20_000)
         stream.kill_after_the_decision(nth=3)
+        ids = ids_of(stream)
         assert stream.open(patience_s=60) == []
-        time.sleep(FORGOTTEN_S)
+        wait_until_forgotten(stream, ids)
         texts = set()
         for _ in range(2):
             with pytest.raises(CommitLost) as caught:

@@ -21,11 +21,13 @@ from kafka_sink.kafka.wire.apis import (
     PRODUCE,
     Api,
 )
+from tests.chaos import bare_work
+from tests.chaos.bare_export import BareExport
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.refusals import Body, add_refused, describe_refused, produce_refused, refused
-from tests.support.faults import Harm, Request, of_a_task, of_the_driver
+from tests.support.faults import Fault, Harm, Request, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), pytest.mark.usefixtures("own_ledger")]
@@ -109,6 +111,66 @@ def test_a_permission_that_is_taken_away_after_the_decision_loses_nothing(stream
     fault.stop()
     stream.run(2)
     stream.check(2)
+
+
+# ---- the abort itself meets the decision, because no planning has finished it before ----
+
+
+def refuse_commits_of_tasks(stream: BareStream, *, lasts: bool) -> Fault:
+    """From the second one on, or only that one. An abort of the same transactions would be carried out."""
+    return stream.proxy.on(
+        END_TXN,
+        Harm.REFUSE,
+        nth=2,
+        where=lambda request: of_a_task(request) and request.body["committed"],
+        refusal=refused,
+        lasts=lasts,
+    )
+
+
+@NEWEST_MAINLY
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "as-long-as-the-abort"])
+def test_an_abort_in_a_process_that_need_not_plan_anew_aborts_nothing_that_is_decided(
+    stream: BareStream, lasts: bool
+) -> None:
+    """Spark gives it to any free process, such as one that has planned and committed before."""
+    with stream.query() as query:
+        query.run_batch()
+        earlier = query.move_worker("commit")
+        query.plan()
+        messages = query.write_tasks()
+        fault = refuse_commits_of_tasks(stream, lasts=lasts)
+        with pytest.raises(CommitPending):
+            query.commit(messages)
+        earlier.call(bare_work.abort, query.settings, messages, query.batch_id)
+    assert fault.has_acted
+    fault.stop()
+    if not lasts:
+        assert stream.open_of_tasks() == [] and stream.times_seen().total() == 2 * ROWS
+    stream.run(2)
+    stream.check(3)
+
+
+@NEWEST_MAINLY
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "as-long-as-the-abort"])
+def test_the_abort_of_a_batch_write_with_a_name_aborts_nothing_that_is_decided(
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster, topic_name: str, lasts: bool
+) -> None:
+    stream = stream_on(kafka, sink__id=topic_name[-40:].lstrip("-"), batch__id="day-1")
+    with BareExport(stream.settings) as export:
+        export.plan()
+        export.write_tasks()
+        fault = refuse_commits_of_tasks(stream, lasts=lasts)
+        with pytest.raises(CommitPending):
+            export.commit()
+        export.abort()
+    assert fault.has_acted
+    fault.stop()
+    if lasts:
+        with BareExport(stream.settings) as again:
+            again.plan()
+    assert stream.open_of_tasks() == []
+    assert set(stream.times_seen().values()) == {1} and stream.times_seen().total() == ROWS
 
 
 @NEWEST_MAINLY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 from tests.spark.parity import values, writable_topic
 from tests.spark.spark_session import PATIENCE_S
 from tests.support.page_blocks import BROKER, FOLDER, code_blocks, placed
+from tools.driver_processes import kill_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("pyspark.pipelines")
@@ -73,8 +73,7 @@ def kill_when_delivered(pipeline: subprocess.Popen[bytes], log: Path, batch_coun
         assert pipeline.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(CHECKED_EVERY_S)
-    os.killpg(pipeline.pid, signal.SIGKILL)
-    pipeline.wait()
+    assert kill_driver(pipeline), "no process that commits was found"
 
 
 def test_flows_of_one_sink_deliver_each_row_once_over_a_kill(

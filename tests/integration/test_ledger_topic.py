@@ -12,23 +12,27 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+import kafka_sink
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.ledger_topic import check_ledger_configs, check_ledger_topic
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry
 from kafka_sink.commit.ledger_codec import encode_record
 from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.errors import AuthorizationError, ConfigError
+from kafka_sink.errors import AuthorizationError, CommitAborted, ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 from kafka_sink.testing import Acl, EmbeddedBroker
 from kafka_sink.testing.acl import ANONYMOUS
+from tests.integration.bare_frame import BareFrame
 from tests.support.asking import client_of
 from tests.support.commanding import Sink, rows
 from tests.support.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
+from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -121,6 +125,21 @@ def check_refused(client: Client, ledger: str, policy: str) -> None:
     with pytest.raises(ConfigError, match=f"cleanup.policy={policy}: decisions would be deleted with age") as caught:
         check_ledger_topic(client, about(ledger))
     assert f"--entity-name {ledger} --add-config cleanup.policy=compact" in str(caught.value)
+
+
+@pytest.mark.usefixtures("fresh_driver")
+def test_a_ledger_that_is_made_to_forget_after_planning_is_refused_by_the_first_commit_of_a_process() -> None:
+    with EmbeddedBroker(topics={"rows": 2}) as broker:
+
+        def make_it_forget(_: int) -> None:
+            broker.do(lambda core: core.cluster.topics["led"].configs.update({"cleanup.policy": "delete"}))
+
+        frame: Any = BareFrame([["1"], ["2"]])
+        frame.before_task = make_it_forget
+        chosen = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "rows", "ledger.topic": "led"}
+        with pytest.raises(CommitAborted, match="decisions would be deleted with age"):
+            kafka_sink.write(frame, {**chosen, "sink.id": "orders"})
+        assert read_topic(broker.bootstrap_servers, "rows") == []
 
 
 def test_a_ledger_whose_policy_the_broker_does_not_tell_is_taken(caplog: pytest.LogCaptureFixture) -> None:

@@ -113,7 +113,10 @@ def test_a_connection_is_not_continued_in_clear(authority: Authority) -> None:
             client.reach()
         listener.shutdown(socket.SHUT_RDWR)
     thread.join()
-    assert received and PASSWORD.encode() not in b"".join(received)
+    handshake, alert = b"\x16\x03", b"\x15\x03"
+    assert received and received[0].startswith(handshake)
+    assert {piece[:2] for piece in received} <= {handshake, alert, b""}
+    assert PASSWORD.encode() not in b"".join(received)
 
 
 def test_a_mechanism_that_sends_the_password_is_not_used_in_place_of_another() -> None:

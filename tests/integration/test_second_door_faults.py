@@ -13,6 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,14 +22,17 @@ import pytest
 import kafka_sink
 from kafka_sink.commit.admin.cluster_settings import settings_of_cluster
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import LocalProtocolError
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.spark import driver, second_door
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.bare_frame import BareFrame
-from tests.support.faults import Harm, of_a_task
+from tests.support.asking import client_of
+from tests.support.faults import Harm, is_drivers, of_a_task
 from tests.support.kafka_proxy import KafkaProxy
 from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
+from tools.listed_transactions import listed_transactions
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_driver"),
@@ -56,31 +60,33 @@ def rows_in(servers: str, topic: str) -> Counter[bytes | None]:
     return Counter(record.value for record in read_topic(servers, topic))
 
 
-def do_the_rest(folder: Path, what: str, count: int, write: Any) -> None:
-    """Each write leaves a file as Spark's commit log does."""
+def write_until_the_end(folder: Path, what: str, write: Any) -> None:
+    """At least once. Each write leaves a file as Spark's commit log does."""
     (folder / what).mkdir(exist_ok=True)
-    for number in range(len(os.listdir(folder / what)), count):
+    while True:
+        number = len(os.listdir(folder / what))
         write(number)
         (folder / what / str(number)).touch()
+        if (folder / "end").exists():
+            return
 
 
-def drive(servers: str, folder: Path, count: int) -> None:
+def drive(servers: str, folder: Path) -> None:
     """One life of the driver."""
     run = str(uuid.uuid4())
     function = kafka_sink.foreach_batch(options(servers, "rows"))
     exporting = options(servers, "exports")
     try:
         exports = threading.Thread(
-            target=do_the_rest,
+            target=write_until_the_end,
             args=(
                 folder,
                 "exports",
-                count,
                 lambda number: kafka_sink.write(frame_of(number), {**exporting, "batch.id": f"export-{number}"}),
             ),
         )
         exports.start()
-        do_the_rest(folder, "rows", count, lambda number: function(frame_of(number, (QUERY, number, run)), number))
+        write_until_the_end(folder, "rows", lambda number: function(frame_of(number, (QUERY, number, run)), number))
         exports.join()
     except BaseException:
         traceback.print_exc()
@@ -88,25 +94,23 @@ def drive(servers: str, folder: Path, count: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize(("kills", "writes"), [(10, 50), pytest.param(100, 500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_each_row_is_there_once_after_a_driver_was_killed_at_any_moment_many_times(
-    embedded_kafka: EmbeddedBroker, tmp_path: Path, kills: int, writes: int
+    embedded_kafka: EmbeddedBroker, tmp_path: Path, kills: int
 ) -> None:
     servers, dice = embedded_kafka.bootstrap_servers, random.Random(random.SystemRandom().randrange(1 << 31))
-    count = 0
-    while True:
-        child = FORKS.Process(target=drive, args=(servers, tmp_path, writes))
+    for count in range(kills + 1):
+        is_last = count == kills
+        if is_last:
+            (tmp_path / "end").touch()
+        child = FORKS.Process(target=drive, args=(servers, tmp_path))
         child.start()
-        child.join(dice.uniform(0.05, 1.0) if count < kills else PATIENCE_S)
-        if child.exitcode is not None:
-            break
+        child.join(PATIENCE_S if is_last else dice.uniform(0.05, 1.0))
+        assert child.exitcode == (0 if is_last else None)
         child.kill()
         child.join()
-        count += 1
-    print(f"{count} kills")
-    assert child.exitcode == 0
     for topic in ("rows", "exports"):
-        assert rows_in(servers, topic) == rows_of(range(writes))
+        assert rows_in(servers, topic) == rows_of(range(len(os.listdir(tmp_path / topic))))
         assert open_transactions(servers, f"sink-of-{topic}") == []
 
 
@@ -130,12 +134,20 @@ def test_a_decided_batch_whose_error_user_code_catches_is_finished_before_the_ne
             with pytest.raises(kafka_sink.CommitPending, match="batch 1 of query"):
                 write(number)
         fault.stop()
+        used = ids_of_tasks(proxy.bootstrap_servers)
         planned = frame_of(2, (QUERY, 2, run))
         planned.before_task = lambda number: number or check_rows(embedded_kafka, range(2))
         kafka_sink.write_batch(planned, 2, given)
         write(3)
+    new = ids_of_tasks(embedded_kafka.bootstrap_servers) - used
+    assert len(used) == len(new) == 2, "ids that may be decided are not used again, and others are"
     check_rows(embedded_kafka, range(4))
     assert open_transactions(embedded_kafka.bootstrap_servers, "sink-of-rows") == []
+
+
+def ids_of_tasks(servers: str) -> set[str]:
+    with client_of(servers) as client:
+        return {name for row in listed_transactions(client) if not is_drivers(name := row["transactional_id"])}
 
 
 def be_impatient(*given: Any) -> DeliverySettings:
@@ -196,3 +208,25 @@ def test_of_two_writes_of_one_batch_at_the_same_time_a_failing_one_does_not_abor
 def fail_in_the_second(number: int) -> None:
     if number == 1:
         raise ArithmeticError("a row of the user")
+
+
+class RepeatingFrame(BareFrame):
+    """A Spark that passes on the result of its first partition twice."""
+
+    def mapInArrow(self, *given: Any) -> Any:
+        action = super().mapInArrow(*given)
+
+        def collect() -> list[tuple[bytes]]:
+            first, *others = action.collect()
+            return [first, first, *others]
+
+        return SimpleNamespace(collect=collect, sparkSession=self.sparkSession)
+
+
+def test_two_results_of_one_partition_are_refused(embedded_kafka: EmbeddedBroker) -> None:
+    servers = embedded_kafka.bootstrap_servers
+    frame: Any = RepeatingFrame([["a"], ["b"]])
+    with pytest.raises(LocalProtocolError, match="3 results of this write, and some are of the same partition"):
+        kafka_sink.write(frame, options(servers, "rows"))
+    assert open_transactions(servers, "sink-of-rows") == []
+    assert rows_in(servers, "rows") == Counter()

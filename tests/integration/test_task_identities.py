@@ -19,8 +19,6 @@ from kafka_sink.commit.identity import run_hash, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.client.ask import AllBrokers
-from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
@@ -32,11 +30,12 @@ from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.support.asking import LIST_BODY, answers_to, client_of, listed_ids, request
+from tests.support.asking import client_of
 from tests.support.kafka_proxy import KafkaProxy
 from tools.foreign_reader import read_topic
 from tools.java import release
 from tools.kafka_cluster import KafkaCluster
+from tools.listed_transactions import listed_transactions
 
 COLUMNS = choose_columns(StructType().add("value", StringType()), "rows")
 RUN = run_hash("run")
@@ -97,9 +96,9 @@ class Query:
     def ids(self) -> set[str]:
         """The ids of tasks that the coordinators know, in any state."""
         with client_of(self._servers) as client:
-            (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY))
+            names = {row["transactional_id"] for row in listed_transactions(client)}
         prefix = sink_id_of_query(self.sink_id, self.query_id)
-        return {name for name in listed_ids(answer.bodies) if name.startswith(f"{prefix}-{RUN}-")}
+        return {name for name in names if name.startswith(f"{prefix}-{RUN}-")}
 
 
 def read_values(kafka: KafkaCluster, topic: str) -> list[bytes]:

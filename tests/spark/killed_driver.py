@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,10 +13,11 @@ from typing import Any, NamedTuple
 
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
 from tests.spark.applications import ROOT, start_application
-from tests.support.faults import Harm, Request, of_a_task, of_the_driver, whose
+from tests.support.faults import Harm, Request, of_a_task, of_the_driver, of_the_driver_alone, whose
 from tests.support.kafka_proxy import KafkaProxy
 from tests.support.manifests import manifest_problems
 from tests.support.open_transactions import open_transactions
+from tools.driver_processes import kill_driver
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -60,6 +60,8 @@ class KilledDriver:
         self._folder = folder
         self._door = door
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_dead = False
+        self._survivor = proxy.on(None, Harm.LOSE_REQUEST, where=self._is_of_survivor)
         self._start_count = self._file_count = 0
         self._topics = {STREAM: topic, EXPORTS: f"{topic}-exports"}
         sink_id = topic[-40:].lstrip("-")
@@ -136,12 +138,13 @@ class KilledDriver:
         return [int(path.name) for path in commits]
 
     def kill(self) -> None:
-        """Driver and JVM. The Python processes of tasks find out by themselves."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            kill_driver(self._process)
+            self._is_dead = True
 
     def _start(self) -> None:
+        self._check_that_it_is_dead()
+        self._is_dead = False
         for _ in range(FILES):
             self._add_file()
         number, self._start_count = self._start_count, self._start_count + 1
@@ -162,6 +165,12 @@ class KilledDriver:
         owner = str(body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "")
         is_export = owner.startswith(f"{self.sink_ids[EXPORTS]}-")
         return is_export if whose_write == EXPORTS else owner.startswith(f"{self.sink_ids[STREAM]}-") and not is_export
+
+    def _is_of_survivor(self, request: Request) -> bool:
+        return self._is_dead and of_the_driver_alone(request) and request.is_of_the_living
+
+    def _check_that_it_is_dead(self) -> None:
+        assert not self._survivor.has_acted, f"the killed driver goes on: {whose(self._survivor)}"
 
     def _delivered(self) -> int:
         """Exports and micro-batches, to see that it goes on."""

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from tests.spark.applications import ROOT, start_application
-from tools.driver_processes import driver_processes, kill
+from tools.driver_processes import kill_driver
 from tools.waiting import wait_until
 
 JOB = Path(__file__).parent / "jobs" / "stepwise_stream.py"
@@ -80,11 +78,8 @@ class StepwiseStream:
         return self._output.with_name(self._output.name.replace("output", "errors")).read_text()[-4000:]
 
     def kill(self) -> None:
-        """Sends SIGKILL to all processes, from any thread; first to those that could still write to a broker."""
-        for process_id in driver_processes(owner=self._process.pid):
-            kill(process_id)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """From any thread."""
+        kill_driver(self._process)
 
     def wait_until_dead(self) -> None:
         self._process.wait(60)

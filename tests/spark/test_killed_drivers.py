@@ -60,5 +60,6 @@ def test_each_row_is_there_once_after_a_driver_was_killed_at_every_phase_and_at_
             driver.kill_at(*chosen.pop(dice.randrange(len(chosen))))
         else:
             driver.kill_after(dice.uniform(0, ANY_MOMENT_S))
+    assert driver.kills.total() == KILLS
     driver.finish()
     assert driver.problems() == []

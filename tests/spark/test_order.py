@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from tools.spark_cluster import SparkCluster
 from tools.waiting import wait_until
 
 KEYS, VERSIONS = 7, 60
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 JOB = Path(__file__).parent / "jobs" / "ordered_export.py"
 PATIENCE_S = 400
 
@@ -47,12 +50,23 @@ def are_in_order(kafka: KafkaCluster, topic: str) -> bool:
     return len(found) == KEYS and all(versions == list(range(VERSIONS)) for versions in found.values())
 
 
+@contextmanager
+def small_arrow_batches(spark: SparkSession, rows_max: int) -> Iterator[None]:
+    """So that a task gets many, and has to keep their order."""
+    spark.conf.set(ARROW_ROWS, str(rows_max))
+    try:
+        yield
+    finally:
+        spark.conf.unset(ARROW_ROWS)
+
+
 def test_rows_of_one_task_keep_their_order_in_each_partition(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
 ) -> None:
     writable_topic(kafka_4, topic_name)
     rows = spark.range(0, 5000, 1, 1).selectExpr("CAST(id % 50 AS STRING) AS key", "CAST(id AS STRING) AS value")
-    kafka_sink.write(rows, options(kafka_4, topic_name))
+    with small_arrow_batches(spark, rows_max=7):
+        kafka_sink.write(rows, options(kafka_4, topic_name))
     found = by_key(kafka_4, topic_name)
     assert found == {b"%d" % key: list(range(key, 5000, 50)) for key in range(50)}
 
@@ -89,14 +103,11 @@ def test_a_shuffle_by_key_and_a_sort_by_version_keep_the_order_of_each_key_thoug
 
     ordered = changes(spark).repartition(3, "key").sortWithinPartitions("version")
     rows = ordered.select("key", F.udf(lambda value: fail_once(value))("value").alias("value"))
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "5")
-    try:
+    with small_arrow_batches(spark, rows_max=5):
         if chunks is None:
             kafka_sink.write(rows, options(kafka_4, topic_name))
         else:
             kafka_sink.write_in_chunks(rows, named(kafka_4, topic_name), chunks=chunks, by="key", parallel=2)
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert Path(failed).exists() and are_in_order(kafka_4, topic_name)
 
 

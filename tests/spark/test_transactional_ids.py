@@ -9,12 +9,11 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from kafka_sink.kafka.client.ask import AllBrokers, Repeat
-from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
-from tests.support.asking import LIST_BODY, client_of
+from tests.support.asking import client_of
 from tools.kafka_cluster import KafkaCluster
+from tools.listed_transactions import listed_transactions
 
 TASKS, CORES, BATCHES = 4, 2, 12
 pytestmark = pytest.mark.timeout(900)
@@ -23,8 +22,7 @@ pytestmark = pytest.mark.timeout(900)
 def ids_of_tasks(kafka: KafkaCluster, sink_id: str) -> set[str]:
     """The ids in any state. The sink id of a stream is longer than the option: it contains the query."""
     with client_of(kafka.bootstrap_servers) as client:
-        answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY, repeat=Repeat.ALWAYS)
-    names = {state["transactional_id"] for answer in answers for state in answer["transaction_states"]}
+        names = {row["transactional_id"] for row in listed_transactions(client)}
     return {name for name in names if name.startswith(f"{sink_id}-") and not name.endswith("-driver")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, METADATA, Api
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, END_TXN, METADATA, Api
 from kafka_sink.kafka.wire.frames import decode_request_header
 from tools.waiting import PATIENCE_S
 
 PREAMBLES = (API_VERSIONS.key, METADATA.key)
+_OPEN = 1  # TCP_ESTABLISHED, the first byte of TCP_INFO
 
 
 class Harm(Enum):
@@ -36,8 +38,9 @@ SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Har
 
 
 class Request:
-    def __init__(self, frame: bytes) -> None:
+    def __init__(self, frame: bytes, client: socket.socket | None = None) -> None:
         self.frame = frame
+        self._client = client
         self.api_key, self.version, self.correlation_id, self.client_id, self._body_offset = decode_request_header(
             frame
         )
@@ -45,6 +48,11 @@ class Request:
     @cached_property
     def body(self) -> Mapping[str, Any]:
         return APIS[self.api_key].decode_request(self.version, self.frame, self._body_offset, ignore_rest=True)
+
+    @property
+    def is_of_the_living(self) -> bool:
+        """The kernel closes the sockets of a process that ends: what is read from such a one was sent before."""
+        return self._client is not None and self._client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _OPEN
 
 
 def is_drivers(transactional_id: str) -> bool:
@@ -61,6 +69,13 @@ def of_the_driver(request: Request) -> bool:
 
 def of_a_task(request: Request) -> bool:
     return not of_the_driver(request)
+
+
+def of_the_driver_alone(request: Request) -> bool:
+    """Of its own transaction, or a commit of a task's: no task sends it, however long it lives."""
+    body = request.body
+    owner = str(body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "")
+    return is_drivers(owner) or (request.api_key == END_TXN.key and bool(body["committed"]))
 
 
 @dataclass(eq=False)

@@ -208,7 +208,7 @@ class _ProxiedConnection:
             while (frame := _read_frame(self.client)) is not None:
                 if self._is_silent:
                     continue
-                request = Request(frame)
+                request = Request(frame, self.client)
                 fault = self._proxy.take_fault(request)
                 asked = _Asked(request, fault)
                 if not (self._forward(asked, frame) if fault is None else self._harm_request(asked, fault, frame)):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.kafka.client.ask import AllBrokers
-from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
-from tests.support.asking import answers_to, client_of, request
+from tests.support.asking import client_of
+from tools.listed_transactions import listed_transactions
 from tools.waiting import wait_until
 
 
@@ -21,11 +20,9 @@ def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> lis
 
 
 def _listed(client: Client, prefix: str) -> list[str]:
-    body = {"state_filters": ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]}
-    (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, {**body, "producer_id_filters": []}))
-    states = [state for body in answer.bodies for state in body["transaction_states"]]
+    rows = listed_transactions(client, "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
     return sorted(
-        f"{state['transactional_id']} {state['transaction_state']}"
-        for state in states
-        if state["transactional_id"].startswith(prefix)
+        f"{row['transactional_id']} {row['transaction_state']}"
+        for row in rows
+        if row["transactional_id"].startswith(prefix)
     )
