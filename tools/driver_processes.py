@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from tools.kafka_watchdog import process_stat, process_words
@@ -27,12 +27,12 @@ DEAD_S = 60
 
 
 def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]:
-    """The ids of these processes for the sessions that this process (or `owner`, or a JVM that it is) has started.
-    `module` selects one kind of work, such as "commit". The daemons themselves are not included."""
+    """The ids of these processes for the sessions that this process (or `owner`) has started. `module` selects one kind
+    of work, such as "commit". The daemons themselves are not included."""
     parents = _parents()
     words = {number: process_words(number, "cmdline") for number in parents}
     wanted = os.getpid() if owner is None else owner
-    machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]} | {wanted}
+    machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]}
     daemons = {number for number, parent in parents.items() if parent in machines and _DAEMON in words[number]}
     return sorted(
         number
@@ -69,18 +69,37 @@ def kill(process_id: int) -> bool:
 
 
 def kill_driver(process: subprocess.Popen[bytes]) -> list[int]:
-    """A driver that leads a process group: all of it that writes to brokers, and its JVM. They are dead when this
-    returns. The processes with which Spark commits have a group of their own, and would finish a commit without the
-    JVM. They are killed while the JVM is stopped and starts no other ones; their ids are returned. The Python processes
-    of tasks find out by themselves."""
+    """A driver that leads a process group, or what has started it: all that writes to brokers for it, and its JVM. They
+    are dead when this returns. The processes with which Spark commits have groups of their own, and would finish a
+    commit without the JVM. They are killed while the JVM is stopped and starts no other ones; their ids are returned.
+    The Python processes of tasks find out by themselves."""
     _signal_group(process, signal.SIGSTOP)
-    committing = driver_processes(owner=process.pid)
+    committing = _driver_processes_under(process.pid)
     for process_id in committing:
         kill(process_id)
     _signal_group(process, signal.SIGKILL)
     process.wait(DEAD_S)
     wait_until(lambda: not any(map(_is_running, committing)), "the processes that commit are dead", DEAD_S)
     return committing
+
+
+def _driver_processes_under(process_id: int) -> list[int]:
+    """At any depth: a command may start a server, which starts the JVM of the session."""
+    parents = _parents()
+    words = {number: process_words(number, "cmdline") for number in parents}
+
+    def is_one(number: int) -> bool:
+        is_forked = _DAEMON in words.get(parents[number], ())
+        is_of_spark = any(_is_of(word, "") for word in words[number])
+        return is_of_spark and (is_forked or _DAEMON not in words[number]) and process_id in _ancestors(parents, number)
+
+    return sorted(filter(is_one, parents))
+
+
+def _ancestors(parents: Mapping[int, int], number: int) -> Iterator[int]:
+    while number in parents:
+        number = parents[number]
+        yield number
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -129,24 +129,19 @@ def refuse_commits_of_tasks(stream: BareStream, *, lasts: bool) -> Fault:
 
 
 @NEWEST_MAINLY
-@pytest.mark.parametrize("lasts", [False, True], ids=["once", "as-long-as-the-abort"])
-def test_an_abort_in_a_process_that_need_not_plan_anew_aborts_nothing_that_is_decided(
-    stream: BareStream, lasts: bool
-) -> None:
-    """Spark gives it to any free process, such as one that has planned and committed before."""
+def test_an_abort_in_a_process_that_need_not_plan_anew_aborts_nothing_that_is_decided(stream: BareStream) -> None:
+    """Spark gives it to any free process, such as one that has planned and committed before. The next run finishes what
+    is decided."""
     with stream.query() as query:
         query.run_batch()
         earlier = query.move_worker("commit")
         query.plan()
         messages = query.write_tasks()
-        fault = refuse_commits_of_tasks(stream, lasts=lasts)
+        fault = refuse_commits_of_tasks(stream, lasts=False)
         with pytest.raises(CommitPending):
             query.commit(messages)
         earlier.call(bare_work.abort, query.settings, messages, query.batch_id)
-    assert fault.has_acted
-    fault.stop()
-    if not lasts:
-        assert stream.open_of_tasks() == [] and stream.times_seen().total() == 2 * ROWS
+    assert fault.has_acted and len(stream.open_of_tasks()) == 1
     stream.run(2)
     stream.check(3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def servers(broker: EmbeddedBroker) -> Iterator[str]:
     "fault", [{"error_code": LOADING}, {"disconnect": True}], ids=["a coordinator that loads", "a lost answer"]
 )
 def test_what_is_open_is_seen_over_answers_that_do_not_tell(
-    broker: EmbeddedBroker, servers: str, fault: dict[str, int], broker_id: int
+    broker: EmbeddedBroker, servers: str, fault: dict[str, Any], broker_id: int
 ) -> None:
     broker.inject(Fault(api="ListTransactions", broker_id=broker_id, times=3, **fault))
     assert open_transactions(servers, "orders", patience_s=0) == ["orders-1 Ongoing"]
@@ -47,7 +48,7 @@ def test_what_is_open_is_seen_over_answers_that_do_not_tell(
     ids=["refused", "unanswered"],
 )
 def test_no_answer_is_no_verdict(
-    broker: EmbeddedBroker, servers: str, fault: dict[str, int], error: type[Exception], broker_id: int
+    broker: EmbeddedBroker, servers: str, fault: dict[str, Any], error: type[Exception], broker_id: int
 ) -> None:
     broker.inject(Fault(api="ListTransactions", broker_id=broker_id, times=None, **fault))
     with client_of(servers) as client, pytest.raises(error):
