@@ -20,7 +20,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from tools import kafka_watchdog
 from tools.jvm_cluster import JvmCluster, SubmittedJob
 from tools.kafka_node import free_port
 from tools.spark_jvm import jars_first, quick_options, quick_settings, spark_home
+from tools.spark_python import quick_python
 
 MASTER_HOST = "127.0.0.1"
 
@@ -220,7 +220,7 @@ class SparkCluster(JvmCluster[SubmittedJob]):
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": quick_options(self.folder / "tmp"),
             "SPARK_DAEMON_CLASSPATH": jars_first(),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": quick_python(),
         }
 
     def _write_configuration(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.errors.table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
+from kafka_sink.errors.table.commits import LEDGER_DAMAGED, LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.errors.table.entry import ErrorEntry
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
@@ -103,7 +103,7 @@ class CommitStep(ABC):
                 self.on_bodies(now_ms, reply)
             except RemoteProtocolError as error:
                 self.on_refused(now_ms, reply.ask, str(error))
-                if error.entry is LEDGER_UNREADABLE:
+                if error.entry in (LEDGER_DAMAGED, LEDGER_UNREADABLE):
                     self.entry = error.entry
         elif reply.kind is ReplyKind.LEADERLESS:
             self.on_leaderless(now_ms, reply)

@@ -78,7 +78,7 @@ from kafka_sink.commit.log_scan import (
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
+from kafka_sink.errors.table.commits import LEDGER_DAMAGED, LEDGER_UNREADABLE
 from kafka_sink.formats.records.skim import Skimmed, skim_batch
 from kafka_sink.kafka.client.ask import Ask
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
@@ -106,6 +106,11 @@ Unmarked = Mapping[str, list[tuple[int, bytes]]]
 ERASED = b"\0"
 # A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
 MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
+# No command passes over a damaged batch, which may have the newest record of any sink.
+OTHER_REPLICA = (
+    "Each broker has checked what it was sent, so another replica may have it whole: let another broker lead the "
+    "partition, and start again. If none has, begin an empty ledger"
+)
 
 
 class LedgerRead(CommitStep):
@@ -214,7 +219,7 @@ class LedgerRead(CommitStep):
             raise RemoteProtocolError(self._about_ledger(text))
         if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
-                raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
+                raise self._damaged_error(f"there is no whole batch at offset {before}")
             # There are more records: a broker that returns none is no longer the leader.
             self.asks.repeat(now_ms, ask, find_again=True)
             return
@@ -230,10 +235,10 @@ class LedgerRead(CommitStep):
         except RemoteProtocolError as error:
             if error.entry is LEDGER_UNREADABLE:
                 raise
-            text = self._about_ledger(
-                f"the batch at offset {offset} is damaged, or not one that a sink writes: {error}"
-            )
-            raise RemoteProtocolError(text, LEDGER_UNREADABLE) from None
+            raise self._damaged_error(f"the batch at offset {offset} is damaged: {error}") from None
+
+    def _damaged_error(self, what: str) -> RemoteProtocolError:
+        return RemoteProtocolError(self._about_ledger(f"{what}. {OTHER_REPLICA}"), LEDGER_DAMAGED)
 
     def _take(self, raw: RawBatch) -> None:
         assert self._next_offset is not None

@@ -17,9 +17,11 @@ knows before it plans.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -90,8 +92,8 @@ def _collect_beside(frame: DataFrame, name: JobName | None) -> list[Row]:
         return found.result()
     except BaseException:
         # The first: an action that has not begun never will.
-        if not found.cancel() and not found.done():
-            _end(found, name)
+        if not found.cancel():
+            end_actions([found], name, PATIENCE_S)
         raise
 
 
@@ -104,12 +106,12 @@ def _make_thread(session: Any, run: Callable[[], None]) -> threading.Thread:
 
 
 def _collect_named(frame: DataFrame, name: JobName | None) -> list[Row]:
-    with _name_jobs(name):
+    with name_jobs(name):
         return frame.collect()
 
 
 @contextmanager
-def _name_jobs(name: JobName | None) -> Iterator[None]:
+def name_jobs(name: JobName | None) -> Iterator[None]:
     """Where a platform does not allow it a write goes on as well."""
     if name is None:
         yield
@@ -123,21 +125,35 @@ def _name_jobs(name: JobName | None) -> Iterator[None]:
             name.remove()
 
 
-def _end(action: Future[list[Row]], name: JobName | None) -> None:
-    if name is not None:
-        threading.Thread(target=_cancel_until_ended, args=(action, name), name="kafka-sink-cancel", daemon=True).start()
-        wait([action], PATIENCE_S)
-    if not action.done():
+def end_actions(actions: Collection[Future[Any]], name: JobName | None, patience_s: float) -> None:
+    """Of other threads. They are cancelled again until all have ended, also when the caller does not wait any longer.
+    Where no more threads can be started, the caller's cancels them, for as long as it waits."""
+    running = [action for action in actions if not action.done()]
+    if running and name is not None:
+        canceller = threading.Thread(
+            target=_cancel_until_ended, args=(running, name), name="kafka-sink-cancel", daemon=True
+        )
+        try:
+            canceller.start()
+        except RuntimeError:
+            _cancel_until_ended(running, name, time.monotonic() + patience_s)
+        else:
+            wait(running, patience_s)
+    if not _have_ended(running):
         _LOGGER.warning(
             "this write was interrupted, and Spark still runs its job: cancel it in Spark's UI, or with "
             "spark.sparkContext.cancelAllJobs(). Tasks that end later leave transactions open, for which readers wait"
         )
 
 
-def _cancel_until_ended(action: Future[list[Row]], name: JobName) -> None:
-    while not action.done():
+def _cancel_until_ended(actions: Collection[Future[Any]], name: JobName, until_s: float = math.inf) -> None:
+    while not _have_ended(actions) and time.monotonic() < until_s:
         _cancel(name)
-        wait([action], AGAIN_S)
+        wait(actions, AGAIN_S)
+
+
+def _have_ended(actions: Collection[Future[Any]]) -> bool:
+    return all(action.done() for action in actions)
 
 
 def _cancel(name: JobName | None) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ from kafka_sink.errors.table.commits import OTHER_CHUNKS
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
 from kafka_sink.options.sink_table import LABEL_MAX
+from kafka_sink.spark.action import JobName, end_actions, job_name, name_jobs
 from kafka_sink.spark.driver import CLIENTS, Driver
 from kafka_sink.spark.planning import PlannedWrite, plan_export
 from kafka_sink.spark.second_door import WriteSummary, batch_settings, explain_here, write_planned
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kafka_sink")
 CHUNKS_MAX = 10_000
+# For how long an interrupted call waits: the jobs end at once, an abort takes 15 s if brokers stall.
+ENDING_S = 30.0
 BATCH_ID, QUERY_ID = "batch.id", "query.id"
 NEEDS_LEDGER = (
     "an export in chunks needs delivery.guarantee=exactly-once: only a ledger can tell which chunks are delivered"
@@ -122,7 +125,8 @@ def write_in_chunks(
 ) -> ExportSummary:
     """Writes a batch frame that takes longer than a transaction may be open, as `chunks` writes of rows that are chosen
     by the column `by`. The options need `sink.id` and `batch.id`. A repeated call skips the chunks that are delivered.
-    `parallel`: how many are written at a time. `on_chunk` is called after each, in this thread."""
+    `parallel`: how many are written at a time. `on_chunk` is called after each, in this thread. An interrupt, or an
+    error of `on_chunk`, cancels those that have begun; an error of a chunk does not."""
     with explain_here():
         return _Export(frame, batch_settings(frame, options), chunks, by).carry_out(parallel, on_chunk)
 
@@ -172,15 +176,7 @@ class _Export:
         if parallel == 1 or len(missing) < 2:
             yield from map(self._write, missing)
             return
-        write = _as_in_this_thread(self._frame.sparkSession, self._write)
-        with ThreadPoolExecutor(parallel, "kafka-sink-chunk") as pool:
-            try:
-                for future in as_completed([pool.submit(write, number) for number in missing]):
-                    yield future.result()
-            except BaseException:
-                # Those that have begun go on to their end.
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        yield from _write_beside_each_other(self._frame.sparkSession, self._write, missing, parallel)
 
     def _write(self, number: int) -> ChunkSummary:
         planned, label = self._plan(number), self._division.label(number)
@@ -339,18 +335,40 @@ def _progress_text(division: Division, chunk: ChunkSummary, done: int) -> str:
     )
 
 
-def _as_in_this_thread(session: Any, write: Callable[[int], ChunkSummary]) -> Callable[[int], ChunkSummary]:
-    """For another thread: Spark's jobs belong to the same job group and pool."""
-    if is_of_connect(session):
-        return write
-    context = session.sparkContext
-    properties: Sequence[tuple[str, str]] = [
-        (name, value) for name in _OF_THREAD if (value := context.getLocalProperty(name)) is not None
-    ]
+def _write_beside_each_other(
+    session: Any, write: Callable[[int], ChunkSummary], missing: Sequence[int], parallel: int
+) -> Generator[ChunkSummary, None, None]:
+    """In threads, which no signal reaches: their jobs have one more name, by which an interrupted call cancels them."""
+    name = job_name(session)
+    write_here = _as_in_this_thread(session, name, write)
+    pool = ThreadPoolExecutor(parallel, "kafka-sink-chunk")
+    chunks: list[Future[ChunkSummary]] = []
+    try:
+        chunks += (pool.submit(write_here, number) for number in missing)
+        for chunk in as_completed(chunks):
+            if chunk.exception() is not None:
+                pool.shutdown(cancel_futures=True)  # waits: what the others have written is not written again
+            yield chunk.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_actions(chunks, name, ENDING_S)
+        raise
+    pool.shutdown()
+
+
+def _as_in_this_thread(
+    session: Any, jobs: JobName | None, write: Callable[[int], ChunkSummary]
+) -> Callable[[int], ChunkSummary]:
+    """For another thread: Spark's jobs belong to the same job group and pool, and have this name as well."""
+    properties: list[tuple[str, str]] = []
+    if not is_of_connect(session):
+        context = session.sparkContext
+        properties += [(name, value) for name in _OF_THREAD if (value := context.getLocalProperty(name)) is not None]
 
     def write_here(number: int) -> ChunkSummary:
         for name, value in properties:
             context.setLocalProperty(name, value)
-        return write(number)
+        with name_jobs(jobs):
+            return write(number)
 
     return write_here

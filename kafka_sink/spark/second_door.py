@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BinaryType, StructType
 
-from kafka_sink.commit.receipt import BatchKey, WrittenPartition, summarize_receipts
+from kafka_sink.commit.receipt import BatchKey, WrittenPartition, summarize_receipts, without_letters
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import (
     ConfigError,
@@ -76,8 +76,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @dataclass(frozen=True)
 class WriteSummary:
     """A delivered write. `left_out` counts rows that could not be sent, by reason; `rows` has them as well if they are
-    dead letters. `is_repeated`: an earlier run had delivered it, and what this one wrote again was aborted, so there
-    are no `partitions`."""
+    dead letters, whose places are in `dead_letters` and not in `partitions`. `is_repeated`: an earlier run had
+    delivered it, and what this one wrote again was aborted, so both are empty."""
 
     rows: int
     bytes: int
@@ -85,6 +85,7 @@ class WriteSummary:
     partitions: tuple[WrittenPartition, ...]
     left_out: Mapping[str, int]
     is_repeated: bool = False
+    dead_letters: tuple[WrittenPartition, ...] = ()
 
 
 def write(frame: DataFrame, options: Mapping[str, Any]) -> WriteSummary:
@@ -232,9 +233,10 @@ def _summarize(batch: FinishedBatch, conclusion: Conclusion) -> WriteSummary:
         found.row_count,
         found.bytes,
         found.receipt_count,
-        () if is_repeated else found.written,
+        () if is_repeated else without_letters(found.written, found.dead_letters),
         found.record_errors,
         is_repeated,
+        () if is_repeated else found.dead_letters,
     )
 
 

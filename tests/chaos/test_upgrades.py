@@ -84,12 +84,11 @@ def stream(stream: BareStream) -> BareStream:
 
 @pytest.fixture(scope="module")
 def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpacked once: the first application compiles it for all."""
     return release_with(OF_A_STREAM, RELEASES[request.param], tmp_path_factory)
 
 
 def release_with(script: Path, commit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = release_of(commit, tmp_path_factory.mktemp("release") / "before")
+    folder = release_of(commit, tmp_path_factory)
     (folder / "tests" / "chaos" / script.name).write_bytes(script.read_bytes())
     return folder
 

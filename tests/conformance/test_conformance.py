@@ -40,18 +40,13 @@ def seen_by(peer: Peer, name: str) -> list[tuple[str, Any]]:
 CLUSTERS = (("4.3.1", 2), ("4.3.1", 1), ("4.3.1", 0), ("3.9.1", 0))
 
 
-# Their answers do not depend on the level: the older version has them at level 0.
-OF_ANY_LEVEL = (group_scripts, reader_scripts, topic_scripts)
-
-
 def is_slow(version: str, level: int, name: str) -> bool:
     """Scripts that use up 32,766 epochs take minutes, and ids expire after ten seconds at any level. Brokers of level 1
-    treat older clients as at level 0, and newer ones as at level 2."""
+    treat older clients as at level 0, and newer ones as at level 2. Level 0 is in every run with the older version, and
+    with the newer one what only that can be asked."""
     if name.endswith("_expires"):
         return (version, level) not in (CLUSTERS[0], CLUSTERS[-1])
-    is_elsewhere = (version, level) == ("4.3.1", 0) and SCRIPTS[name].run.__module__ in {
-        each.__name__ for each in OF_ANY_LEVEL
-    }
+    is_elsewhere = (version, level) == ("4.3.1", 0) and not SCRIPTS[name].needs_version_2
     return "last_epoch" in name or level == 1 or is_elsewhere
 
 

@@ -20,24 +20,24 @@ STREAM_COMMIT = ("pyspark.sql.worker.python_streaming_sink_runner",)
 
 
 def plan(given: Any) -> Any:
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import StructType
 
     from pyspark_pykafka_sink import DefaultSource
 
-    return DefaultSource(given).writer(StructType().add("value", StringType()), False)
+    options, types = given
+    schema = StructType()
+    for name, kind in types.items():
+        schema.add(name, kind)
+    return DefaultSource(options).writer(schema, False)
 
 
-def write(writer: Any) -> Any:
-    import pyarrow as pa
+def write(given: Any) -> Any:
     from pyspark import TaskContext
 
-    from kafka_sink.formats.records.varint import bytes_array
-
+    writer, rows = given
     context = TaskContext._getOrCreate()
     context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}
     TaskContext._setTaskContext(context)
-    # Arrow batches come from Spark through a socket; `pa.array` would import pandas.
-    rows = pa.RecordBatch.from_arrays([bytes_array([b"row %d" % number for number in range(10)])], ["value"])
     return writer, [writer.write(iter([rows]))]
 
 

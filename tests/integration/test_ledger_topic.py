@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,8 +218,10 @@ def test_a_ledger_of_several_partitions_is_as_good_as_one(caplog: pytest.LogCapt
     ("commit", "folder", "entries"),
     [(BEFORE_QUERY_IDS, "delivery", "pledges"), (BEFORE_NAMES, "exactly_once", "entries")],
 )
-def test_releases_before_read_a_record_with_a_name(commit: str, folder: str, entries: str, tmp_path: Path) -> None:
-    package = release_of(commit, tmp_path / "before")
+def test_releases_before_read_a_record_with_a_name(
+    commit: str, folder: str, entries: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    package = release_of(commit, tmp_path_factory)
     program = (
         f"import sys; from kafka_sink.{folder}.ledger_codec import decode_record\n"
         "found = decode_record(sys.stdin.buffer.read())\n"

@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = release_of(BEFORE_NAMES, tmp_path_factory.mktemp("release") / "before")
+    folder = release_of(BEFORE_NAMES, tmp_path_factory)
     (folder / "tests" / "chaos" / "two_batches.py").write_text(SCRIPT)
     return folder
 

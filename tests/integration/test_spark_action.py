@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from kafka_sink.spark import action
 from kafka_sink.spark.action import collect_rows, job_name
+from kafka_sink.spark.chunks import ChunkSummary, _write_beside_each_other
 from kafka_sink.spark.task_context import RUN_ID
 
 
@@ -34,6 +34,9 @@ class Context:
         self.asked.append(("cancel", tag))
         if self.count("cancel") > self._unknown:
             self.cancelled.set()
+
+    def getLocalProperty(self, _: str) -> None:
+        return None
 
     def count(self, what: str) -> int:
         return sum(each == what for each, _ in self.asked)
@@ -70,7 +73,9 @@ def interrupt_when() -> Iterator[Any]:
     before = signal.signal(signal.SIGUSR1, fail)
 
     def begin(event: threading.Event) -> None:
-        threading.Thread(target=lambda: event.wait(30) and os.kill(os.getpid(), signal.SIGUSR1)).start()
+        main = threading.main_thread().ident
+        assert main is not None  # a signal to the process may go to another thread, and does not wake this one
+        threading.Thread(target=lambda: event.wait(30) and signal.pthread_kill(main, signal.SIGUSR1)).start()
 
     yield begin
     signal.signal(signal.SIGUSR1, before)
@@ -110,6 +115,22 @@ def test_a_caller_does_not_wait_for_ever_for_spark_and_says_what_goes_on(
     context.cancelled.set()
 
 
+def test_where_no_more_threads_can_be_started_the_caller_cancels_the_action_itself(
+    interrupt_when: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoMore(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(action, "threading", SimpleNamespace(**{**vars(threading), "Thread": NoMore}))
+    monkeypatch.setattr(action, "AGAIN_S", 0.01)
+    context = Context(unknown=3)
+    interrupt_when(context.began)
+    with pytest.raises(KeyboardInterrupt):
+        collect_rows(Frame(context))  # type: ignore[arg-type]
+    assert context.cancelled.is_set() and context.count("cancel") >= 4
+
+
 def test_in_another_thread_an_action_that_raises_is_cancelled_as_well() -> None:
     """Spark interrupts the thread of a query that is stopped; its job may go on."""
     context, caught = Context(), []
@@ -124,6 +145,60 @@ def test_in_another_thread_an_action_that_raises_is_cancelled_as_well() -> None:
     thread.start()
     thread.join()
     assert len(caught) == 1 and [what for what, _ in context.asked] == ["add", "remove", "cancel"]
+
+
+# ---- chunks beside each other ----
+
+
+def chunk(number: int) -> ChunkSummary:
+    return ChunkSummary(number, str(number), 1)
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["the call is interrupted", "what is told of a chunk raises"])
+def test_chunks_are_cancelled_until_they_have_ended_and_no_more_begin(
+    interrupt_when: Any, monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    monkeypatch.setattr(action, "AGAIN_S", 0.01)
+    context, begun = Context(unknown=3), list[int]()
+
+    def write(number: int) -> ChunkSummary:
+        begun.append(number)
+        if is_told and number == 1:
+            return chunk(number)
+        if len(begun) >= 2 + is_told:
+            context.began.set()
+        assert context.cancelled.wait(30)
+        raise ValueError("cancelled")
+
+    chunks = _write_beside_each_other(SimpleNamespace(sparkContext=context), write, range(1, 9), 2)
+    if is_told:
+        assert next(chunks) == chunk(1) and context.began.wait(30)
+        chunks.close()
+    else:
+        interrupt_when(context.began)
+        with pytest.raises(KeyboardInterrupt):
+            next(chunks)
+    assert context.count("cancel") >= 4 and sorted(begun) == list(range(1, 3 + is_told))
+    assert context.count("add") == context.count("remove") == len(begun)
+    assert len({tag for _, tag in context.asked}) == 1
+
+
+def test_chunks_that_have_begun_when_another_one_fails_go_on_to_their_end() -> None:
+    context, begun, failed, ended = Context(), threading.Event(), threading.Event(), list[int]()
+
+    def write(number: int) -> ChunkSummary:
+        if number == 1:
+            assert begun.wait(30)
+            failed.set()
+            raise ValueError("of a chunk")
+        begun.set()
+        assert failed.wait(30)
+        ended.append(number)
+        return chunk(number)
+
+    with pytest.raises(ValueError, match="of a chunk"):
+        list(_write_beside_each_other(SimpleNamespace(sparkContext=context), write, [1, 2], 2))
+    assert ended == [2] and context.count("cancel") == 0
 
 
 @pytest.mark.parametrize("group", [None, "the user's"])

@@ -11,6 +11,7 @@ from typing import IO
 
 from tools.quiet_spark import quiet_configuration
 from tools.spark_jvm import QUICK_JVM, quick_settings
+from tools.spark_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +27,7 @@ def start_application(
     environment = {
         **os.environ,
         "PYTHONPATH": str(package),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": quick_python(),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "SPARK_CONF_DIR": str(conf),

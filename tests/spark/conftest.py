@@ -39,9 +39,10 @@ def spark(java_sink_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) 
     """One session for the whole run. A test that changes its configuration restores it."""
     require_java()
     from tests.spark.spark_session import start_session
+    from tools.spark_python import quick_python
 
     before = dict(os.environ)
-    session = start_session(tmp_path_factory.mktemp("spark"), java_sink_jars)
+    session = start_session(tmp_path_factory.mktemp("spark"), java_sink_jars, quick_python())
     yield session
     session.stop()
     os.environ.clear()

@@ -19,6 +19,7 @@ from typing import Any
 
 from tools.kafka_node import free_port
 from tools.spark_jvm import QUICK_JVM, jars_first, quick_options, spark_home
+from tools.spark_python import quick_python
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ class Door:
             "SPARK_CONF_DIR": str(self.place / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LAUNCHER_OPTS": QUICK_JVM,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": quick_python(),
             "PYTHONPATH": os.pathsep.join((str(self.place / "site"), str(ROOT), *_more_paths())),
             **self._more,
         }

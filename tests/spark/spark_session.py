@@ -25,10 +25,10 @@ MASTER = "local[2,2]"
 PATIENCE_S = 400
 
 
-def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
-    """Everything that the session writes is below `folder`."""
-    # Workers run this interpreter, which has the dependencies. The variable is read when the context starts.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+def start_session(folder: Path, jars: Sequence[Path] = (), python: str = sys.executable) -> SparkSession:
+    """Everything that the session writes is below `folder`. Workers run `python`."""
+    # The variable is read when the context starts.
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JVM
     # Set in the environment, since the JVM reads it before any of Spark's classes could set it.

@@ -188,6 +188,24 @@ def test_the_job_of_an_interrupted_write_is_cancelled_and_no_reader_waits(
     assert kafka_sink.write(spark.range(3).selectExpr("CAST(id AS STRING) AS value"), options).rows == 3
 
 
+def test_the_jobs_of_chunks_beside_each_other_are_cancelled_with_their_call(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name)
+    options = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name}
+    options |= {"sink.id": topic_name, "batch.id": "export"}
+    spark.sparkContext.setLocalProperty("spark.job.description", topic_name)
+    runs = interrupted(KeyboardInterrupt, lambda: len(running_jobs(spark, topic_name)) == 2)
+    with pytest.raises(KeyboardInterrupt), runs:
+        kafka_sink.write_in_chunks(slow_rows(spark), options, chunks=3, by="value", parallel=2)
+    spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    assert running_jobs(spark, topic_name) == []
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
+    rows = spark.range(20).selectExpr("CAST(id AS STRING) AS value")
+    again = kafka_sink.write_in_chunks(rows, options, chunks=3, by="value", parallel=2)
+    assert (again.rows, again.skipped) == (20, 0)
+
+
 # ---- Ctrl-C in a notebook ----
 
 SESSION = """
@@ -256,6 +274,45 @@ def test_an_interrupted_cell_leaves_no_job_behind(
     )
     assert "".join(said).strip() in ("[]", "()"), said
     wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
+
+
+SLOW_SAVE = """
+from tests.spark.test_cancelled_writes import slow_rows, write_through
+write_through("format", spark, slow_rows(spark, 60, "{beats}"), {{
+    "kafka.bootstrap.servers": "{servers}", "topic": "{topic}"
+}})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_what_an_interrupted_cell_leaves_to_spark_writes_nothing_once_all_jobs_are_cancelled(
+    notebook: tuple[BlockingKernelClient, Callable[[], None]], stalling: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    """What docs/guides/notebooks.md says of the format, while brokers stall."""
+    client, interrupt = notebook
+    stalling.create_topic(topic_name)
+    beats = tmp_path / "beats"
+    client.execute_interactive(SESSION, timeout=300)
+    client.execute(SLOW_SAVE.format(beats=beats, servers=stalling.bootstrap_servers, topic=topic_name))
+    wait_until(beats.exists, "a task waits", 120)
+
+    def active_jobs() -> str:
+        said: list[str] = []
+        client.execute_interactive(
+            "print(spark.sparkContext.statusTracker().getActiveJobsIds())",
+            output_hook=lambda message: said.append(message["content"].get("text", "")),
+            timeout=60,
+        )
+        return "".join(said).strip()
+
+    with stall(stalling):
+        interrupt()
+        assert client.get_shell_msg(timeout=120)["content"]["ename"] == "KeyboardInterrupt"
+        assert active_jobs() not in ("[]", "()")
+        client.execute_interactive("spark.sparkContext.cancelAllJobs()", timeout=60)
+    wait_until(lambda: active_jobs() in ("[]", "()"), "the job has ended", PATIENCE_S)
+    assert readers_reach_the_end(stalling, topic_name) and ends(stalling, topic_name) == 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,13 +42,20 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def submit(spark_cluster: SparkCluster, package: Path) -> Callable[..., SubmittedJob]:
-    def submitted(script: Path, *arguments: object, executors: int = 2, files: Sequence[Path] = ()) -> SubmittedJob:
+    def submitted(
+        script: Path,
+        *arguments: object,
+        executors: int = 2,
+        files: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> SubmittedJob:
         return spark_cluster.submit(
             script,
             [str(argument) for argument in arguments],
             py_files=[package],
             files=files,
             conf={"spark.cores.max": str(executors)},
+            environment=environment,
             properties_file=CONF / "spark-defaults-standalone.conf",
         )
 
@@ -231,7 +238,8 @@ def test_a_stream_arrives_whole_with_files_of_spark_submit_and_a_second_run_writ
     tmp_path: Path,
     is_run_again: bool,
 ) -> None:
-    """Options name the files as executors have them, without a path."""
+    """Options name the files as executors have them, without a path. Python processes load PySpark from Spark's zip, as
+    they do for users; those of other tests leave it out (tools/spark_python.py)."""
     secured = secured_kafka_of(NEWEST)
     writable_topic(secured.kafka, topic_name)
     trusted, secrets = tmp_path / "trusted.pem", tmp_path / "secrets.properties"
@@ -254,7 +262,10 @@ def test_a_stream_arrives_whole_with_files_of_spark_submit_and_a_second_run_writ
         columns = ["--select", "CAST(id AS STRING) AS key", "--select", "to_json(struct(*)) AS value"]
         source = ["--format", "json", "--schema", "id BIGINT, name STRING", "--path", tmp_path / "in"]
         query = ["--checkpoint", tmp_path / "checkpoint", "--once", "--name", "people", "--properties", properties]
-        job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, executors=1, files=[trusted, secrets])
+        job = submit(
+            JOBS / "stream_to_kafka.py", *source, *columns, *query, executors=1, files=[trusted, secrets],
+            environment={"PYSPARK_PYTHON": sys.executable},
+        )  # fmt: skip
         assert f"{len(ids):,} rows\n" in job.wait(PATIENCE_S)
         assert USERS["alice"] not in job.output + job.log
         return keys(read_topic(secured.kafka.bootstrap_servers, topic_name))

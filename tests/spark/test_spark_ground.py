@@ -58,6 +58,11 @@ def test_python_workers_of_the_session_run_the_interpreter_of_the_tests(spark: S
     assert found == [sys.executable]
 
 
+def test_python_workers_of_the_session_load_pyspark_from_a_folder_with_compiled_modules(spark: SparkSession) -> None:
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__spec__.cached).collect()
+    assert Path(found[0]).is_file() and found[0].endswith(".pyc")
+
+
 def test_a_task_that_fails_once_is_tried_again(spark: SparkSession) -> None:
     def attempt(numbers: object) -> list[int]:
         from pyspark import TaskContext

@@ -44,10 +44,15 @@ def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: 
     ],
 )
 def test_a_stream_of_the_release_before_is_continued_with_every_row_once(
-    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, killed_at: int | None
+    spark: SparkSession,
+    kafka_4: KafkaCluster,
+    topic_name: str,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    killed_at: int | None,
 ) -> None:
     """`killed_at`: the EndTxn after the decision at which the whole application is killed, if any."""
-    package, folder = release_of(BEFORE_QUERY_IDS, tmp_path / "before"), tmp_path / "stream"
+    package, folder = release_of(BEFORE_QUERY_IDS, tmp_path_factory), tmp_path / "stream"
     writable_topic(kafka_4, topic_name)
     sink_id = f"{SINK}-{topic_name.rpartition('-')[2]}"
     with KafkaProxy(kafka_4.bootstrap_servers) as proxy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.version import VERSION
+from tools.kafka_watchdog import MARK
 from tools.make_zip import PACKAGES, write_zip
 
 ROOT = Path(__file__).parents[2]
@@ -18,8 +21,21 @@ BEFORE_QUERY_IDS = "98dd2ad"
 BEFORE_NAMES = "d2cfa39"
 
 
-def release_of(commit: str, folder: Path) -> Path:
-    """Unpacks all files of this commit; the test is skipped if the clone does not contain the commit."""
+def release_of(commit: str, factory: pytest.TempPathFactory) -> Path:
+    """All files of this commit; the test is skipped if the clone does not contain the commit.
+
+    They are unpacked once for all tests of a run: the first application compiles them for the others. A test may add
+    files, and changes none."""
+    run = os.environ.get(MARK)
+    folder = (Path(run) if run else factory.getbasetemp()) / f"release-{commit}"
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _unpack(commit, folder.with_suffix(".new")).rename(folder)
+    return folder
+
+
+def _unpack(commit: str, folder: Path) -> Path:
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True)
     if archive.returncode != 0:
         pytest.skip(f"commit {commit} is not in this clone")

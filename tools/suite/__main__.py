@@ -42,7 +42,7 @@ ELSEWHERE = ("tests/compat", "tests/yarn")
 DURATIONS = Path("tests/durations.json")
 # A core counts as busy with this load. More than one, because the load of a bundle is an average: cores would be idle
 # whenever several wait at once.
-BUSY_LOAD = 1.1
+BUSY_LOAD = 1.3
 PROCESSES_PER_CORE = 3
 # The memory of three brokers, or of Spark with its executors, in addition to the tests.
 BYTES_PER_PROCESS = 2_500_000_000

@@ -34,7 +34,7 @@ COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden"
 # need them.
 COSTLY = ("spark", "_spark_cluster", "kafka_three_nodes")
 # Each further process costs two seconds; a long one at the end of the run leaves the other core idle.
-BUNDLE_S, COSTLY_BUNDLE_S = 150.0, 420.0
+BUNDLE_S, COSTLY_BUNDLE_S = 200.0, 420.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
 
 

@@ -162,11 +162,18 @@ WRITE_IN_PART = ErrorEntry(
 )
 LEDGER_UNREADABLE = ErrorEntry(
     "PKS-6031", "ledger cannot be read",
-    "A newer release or another program wrote a record, it is damaged, or a tool copied the ledger without "
-    "transactions.",
+    "A newer release or another program wrote a record, or a tool copied the ledger without transactions.",
     "Use the newer release, or see what the `resolve` command of the text, with --set-aside, says you would give up.",
     ("of the ledger cannot be read",),
     data=UNCHANGED,
+)
+LEDGER_DAMAGED = ErrorEntry(
+    "PKS-6032", "ledger is damaged",
+    "A batch of it was damaged on the disk of its leader, or on the way.",
+    "Let another broker lead its partition, and make the damaged replica anew.",
+    ("has checked what it was sent",),
+    data=UNCHANGED,
+    page="operations.md#a-ledger-that-is-damaged",
 )
 # ---- 70xx: schemas ----
 _of_schemas = partial(ErrorEntry, data=BEFORE)

@@ -1,8 +1,9 @@
 """Arrow arrays as numpy arrays: validity, numbers, list offsets. Only this module handles the offsets of slices.
 
 None of it imports `pyarrow.compute`, which makes a Python function with a docstring for each of Arrow's 300 kernels:
-20 ms, a third of this package's load time in a new task. `array.take` imports it to call one of them; `take_elements`
-calls the kernel by name. If pyarrow has moved `call_function`, `array.take` is used.
+20 ms, a third of this package's load time in a new task. `take`, `fill_null` and `dictionary_encode` of an array import
+it to call one of them, so nulls are filled by numpy, and two kernels are called by their names. If pyarrow has moved
+`call_function`, the methods are used. Nor does any of it import pandas, as `array.to_numpy` may: half a second.
 """
 
 from __future__ import annotations
@@ -45,6 +46,12 @@ def read_numbers(array: pa.Array, dtype: Any = None, width: int = 1) -> Array:
     return np.frombuffer(buffer, dtype)[array.offset * width : (array.offset + len(array)) * width]
 
 
+def read_integers(array: pa.Array) -> tuple[Array, Array | None]:
+    """Integers, or dates and times as such, with -1 for a null; and which of them are valid. None: all."""
+    numbers, valid = read_numbers(array), valid_mask(array)
+    return numbers if valid is None else np.where(valid, numbers, numbers.dtype.type(-1)), valid
+
+
 def read_float_words(array: pa.Array, size: int) -> Array:
     """Numbers as floats of 4 or 8 bytes, each at the low end of a word."""
     numbers = read_numbers(array)
@@ -79,6 +86,12 @@ def read_bytes(array: pa.Array) -> tuple[Array, Array]:
 def take_elements(array: pa.Array, indices: pa.Array) -> Any:
     """Elements by index. One outside the array is an error, as in `take`."""
     return array.take(indices) if call_function is None else call_function("take", [array, indices])
+
+
+def distinct_elements(array: pa.Array) -> tuple[list[Any], Array]:
+    """Of an array without nulls: its distinct elements as they first appear, and where among them each element is."""
+    encoded = array.dictionary_encode() if call_function is None else call_function("dictionary_encode", [array])
+    return encoded.dictionary.to_pylist(), read_numbers(encoded.indices)
 
 
 def _read_offsets(array: pa.Array) -> Array:

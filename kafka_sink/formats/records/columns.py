@@ -23,6 +23,7 @@ from kafka_sink.errors.table.writes import (
     TOPIC_MISSING,
     VALUE_MISSING,
 )
+from kafka_sink.formats.records.arrays import distinct_elements, read_integers
 from kafka_sink.formats.records.batch import HEADER_BYTES, NO_TIMESTAMP
 from kafka_sink.formats.records.bytes_column import (
     BytesColumn,
@@ -225,9 +226,8 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
             row=row,
             column="topic",
         )
-    encoded = names.elements().dictionary_encode()
-    index = encoded.indices.to_numpy()
-    topics = [_decode_topic(name, number, index) for number, name in enumerate(encoded.dictionary.to_pylist())]
+    distinct, index = distinct_elements(names.elements())
+    topics = [_decode_topic(name, number, index) for number, name in enumerate(distinct)]
     if len(topics) == 1:
         return [(topics[0], columns)]
     return [(name, columns.take(np.flatnonzero(index == number))) for number, name in enumerate(topics)]
@@ -310,14 +310,10 @@ def _read_numbers(data: ArrowData, name: str) -> pa.Array | None:
 
 def _check_numbers(column: str, array: pa.Array, highest: int) -> Array:
     """The numbers, -1 for a null."""
-    if pa.types.is_timestamp(array.type):
-        array = array.view(pa.int64())
-    numbers: Array = array.fill_null(-1).to_numpy()
+    numbers, valid = read_integers(array)
     if int(numbers.min()) < 0:
         is_negative = numbers < 0
-        if array.null_count:
-            is_negative &= array.is_valid().to_numpy(zero_copy_only=False)
-        _refuse_first(column, is_negative, "is negative")
+        _refuse_first(column, is_negative if valid is None else is_negative & valid, "is negative")
     if int(numbers.max()) > highest:
         _refuse_first(column, numbers > highest, f"is above {highest}")
     return numbers

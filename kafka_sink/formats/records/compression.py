@@ -40,6 +40,8 @@ CODEC_NAMES = {codec_id: name for name, codec_id in CODEC_IDS.items()}
 XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 XERIAL_MAGIC_BYTES = 8
 XERIAL_BLOCK_BYTES = 32 * 1024
+# At most: a copy of 64 bytes takes three.
+SNAPPY_GROWTH_MAX = 22
 
 # zlib's wbits for gzip: 15 for a window of 32 KiB, plus 16 for the gzip container.
 GZIP_WINDOW_BITS = 31
@@ -229,6 +231,8 @@ def _read_snappy_block(codec: pa.Codec, block: memoryview, room: int) -> bytes:
         raise _broken_error("snappy", "no length")
     if claimed > room:
         raise _too_large_error("snappy", room)
+    if claimed > SNAPPY_GROWTH_MAX * len(block):
+        raise _broken_error("snappy", "not decodable")
     try:
         return bytes(codec.decompress(block, decompressed_size=claimed, asbytes=True))
     except OSError:

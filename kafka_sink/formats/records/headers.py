@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafka_sink.errors import DataError
 from kafka_sink.errors.table.writes import ROW_HEADERS
-from kafka_sink.formats.records.arrays import read_lists, valid_mask
+from kafka_sink.formats.records.arrays import distinct_elements, read_lists, valid_mask
 from kafka_sink.formats.records.bytes_column import (
     BytesColumn,
     check_bytes_type,
@@ -96,9 +96,9 @@ def _read_entries(
 
 
 def _find_utf8(names: BytesColumn) -> Array:
-    encoded = names.elements().dictionary_encode()
-    is_text = [name.decode(errors="replace").encode() == name for name in encoded.dictionary.to_pylist()]
-    found: Array = np.array(is_text, np.bool_)[encoded.indices.to_numpy()]
+    distinct, index = distinct_elements(names.elements())
+    is_text = np.array([name.decode(errors="replace").encode() == name for name in distinct], np.bool_)
+    found: Array = is_text[index]
     return found
 
 

@@ -1,18 +1,19 @@
 """Reads keys, and the beginnings of values, of a batch that others may have written.
 
-What is not asked for is passed over while the batch is decompressed, and never held: a foreign record of any size costs
-time only. Raises only `RemoteProtocolError`, as scalar.py does.
+What is not asked for is passed over while the batch is decompressed, and never held: foreign records of any size and
+number cost time only, and are limited only if a caller wants it. Raises only `RemoteProtocolError`, as scalar.py does.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records import batch as layout
 from kafka_sink.formats.records.compression import decompressed_parts
-from kafka_sink.formats.records.scalar import RECORDS_BYTES_MAX, RECORDS_MAX, Reader, read_header
+from kafka_sink.formats.records.scalar import INT32_MAX, Reader, read_header
 
 # A record with a longer key is passed over.
 KEY_BYTES_MAX = 64 * 1024
@@ -30,8 +31,8 @@ def skim_batch(
     is_wanted: Callable[[bytes | None], bool],
     *,
     value_bytes_max: int,
-    records_bytes_max: int = RECORDS_BYTES_MAX,
-    records_max: int = RECORDS_MAX,
+    records_bytes_max: int = sys.maxsize,
+    records_max: int = INT32_MAX,
 ) -> Iterator[Skimmed]:
     """The records of one whole batch whose key is wanted, each with at most `value_bytes_max` bytes of its value. What
     follows a record is looked at when the next one is asked for."""

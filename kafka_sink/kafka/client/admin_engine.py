@@ -68,7 +68,7 @@ class AdminEngine:
         ends_in_flight: int = ENDS_IN_FLIGHT,
     ) -> None:
         self._ends_in_flight = ends_in_flight
-        self.nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
+        self.nodes = NodeSet(options, jitter=jitter, authenticator=authenticator, outlives_refusal=True)
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
         self._asks: list[Ask] = []

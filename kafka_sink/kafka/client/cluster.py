@@ -56,7 +56,8 @@ class TopicView:
     is_internal: bool = False
     # The lowest number of replicas of any partition.
     replica_count: int = 0
-    # While `error_code` is set: the partitions that had no leader when brokers listed them last.
+    # While `error_code` is set: the partitions that had no leader when brokers listed them last, unless the topic is
+    # known to be deleted (`with_deleted`).
     leaderless: frozenset[int] = frozenset()
 
     def is_leaderless(self, partition: int) -> bool:
@@ -203,6 +204,12 @@ def without_topics(view: ClusterView, names: Collection[str]) -> ClusterView:
 def without_brokers(view: ClusterView) -> ClusterView:
     """Back to the start: no partition has a reachable leader, but counts, ids and epochs are remembered."""
     return replace(view, brokers=MappingProxyType({}))
+
+
+def with_deleted(view: ClusterView, names: Collection[str]) -> ClusterView:
+    """These topics, of which no broker knows, were deleted: none of their partitions waits for a leader."""
+    deleted = {name: replace(view.topics[name], leaderless=frozenset()) for name in names}
+    return replace(view, topics=MappingProxyType({**view.topics, **deleted})) if deleted else view
 
 
 def _merge_topic(known: TopicView | None, answer: Mapping[str, Any], has_reliable_epochs: bool) -> TopicView:

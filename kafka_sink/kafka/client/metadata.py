@@ -26,7 +26,14 @@ from typing import Any
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.backoff import Backoff
-from kafka_sink.kafka.client.cluster import ClusterView, merge, with_leader_hints, without_brokers, without_topics
+from kafka_sink.kafka.client.cluster import (
+    ClusterView,
+    merge,
+    with_deleted,
+    with_leader_hints,
+    without_brokers,
+    without_topics,
+)
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import METADATA
@@ -43,6 +50,8 @@ from kafka_sink.options import ProducerOptions
 FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED))
 # More is not the way of an answer, but the time that it waited to be read.
 ROUND_TRIP_MS_MAX = 1_000
+# Brokers learn of a topic one after the other: one of which they do not know for so long was deleted.
+DELETED_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +74,8 @@ class Metadata:
         self.last_failure: KafkaSinkError | None = None
         self._last_used_ms: dict[str, int] = {}
         self._new_topics: set[str] = set()
+        # Since when every answer has been that there is no such topic.
+        self._unknown_since_ms: dict[str, int] = {}
         self._is_full_wanted = True
         self._in_flight: MetadataRequest | None = None
         self._succeeded_ms: int | None = None
@@ -98,6 +109,7 @@ class Metadata:
             return
         for topic in forgotten:
             del self._last_used_ms[topic]
+            self._unknown_since_ms.pop(topic, None)
         self._new_topics -= forgotten
         self.view = without_topics(self.view, forgotten)
 
@@ -274,6 +286,7 @@ class Metadata:
             self._nodes.log("warning", f"a Metadata answer is ignored: {error}")
             return
         self._report(self.view, view)
+        view = with_deleted(view, self._find_deleted(now_ms, view, asked))
         if view.cluster_id != self.view.cluster_id:
             self._is_full_wanted = True  # nothing of what was known before holds in another cluster
         self._unchanged_answers = self._unchanged_answers + 1 if view == self.view else 0
@@ -295,12 +308,23 @@ class Metadata:
         self._failures += 1
         self._allowed_at_ms = now_ms + self._backoff.delay_ms(self._failures)
 
+    def _find_deleted(self, now_ms: int, view: ClusterView, asked: MetadataRequest) -> set[str]:
+        """What was told of the leaders of a topic before it was deleted does not count for ever."""
+        deleted = set()
+        for topic in asked.topics:
+            if view.topics[topic].error_code != UNKNOWN_TOPIC_OR_PARTITION:
+                self._unknown_since_ms.pop(topic, None)
+            elif now_ms - self._unknown_since_ms.setdefault(topic, now_ms) >= DELETED_MS:
+                deleted.add(topic)
+        return deleted
+
     def _without_unused(self, view: ClusterView, now_ms: int) -> ClusterView:
         idle_ms = self._options.metadata_max_idle_ms
         for topic, used_ms in list(self._last_used_ms.items()):
             # Not before it was answered once: a caller may wait for it longer than that.
             if now_ms - used_ms >= idle_ms and topic not in self._new_topics:
                 del self._last_used_ms[topic]
+                self._unknown_since_ms.pop(topic, None)
         unused = view.topics.keys() - self._last_used_ms.keys()
         return without_topics(view, unused) if unused else view
 

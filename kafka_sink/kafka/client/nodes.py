@@ -44,6 +44,8 @@ BOOTSTRAP_ID_FIRST = -2
 LANES_MAX = 4
 # Amazon counts the logins of a second. The jitter takes a fifth off: never below a second.
 LOGINS_BACKOFF_MS, LOGINS_BACKOFF_MS_MAX = 1_250, 10_000
+# How long a broker that alone has refused a login is left in peace, as in kafka/auth/refused.py.
+REFUSED_BACKOFF_MS, REFUSED_BACKOFF_MS_MAX = 60_000, 300_000
 TRANSACTION_FEATURE = "transaction.version"
 # 4.1-IV0 and 4.2-IV1: every broker of the cluster is of that Kafka or a newer one.
 METADATA_FEATURE, METADATA_OF_4_1, METADATA_OF_4_2 = "metadata.version", 26, 29
@@ -51,7 +53,12 @@ METADATA_FEATURE, METADATA_OF_4_1, METADATA_OF_4_2 = "metadata.version", 26, 29
 
 class NodeSet:
     def __init__(
-        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+        self,
+        options: ProducerOptions,
+        *,
+        jitter: Callable[[], float],
+        authenticator: Authenticator | None = None,
+        outlives_refusal: bool = False,
     ) -> None:
         self._options = options
         self._in_flight_max = options.max_in_flight_requests_per_connection
@@ -59,6 +66,7 @@ class NodeSet:
         self._jitter = jitter
         self._reconnect = Backoff(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms, jitter)
         self._after_many_logins = Backoff(LOGINS_BACKOFF_MS, LOGINS_BACKOFF_MS_MAX, jitter)
+        self._after_refusal = Backoff(REFUSED_BACKOFF_MS, REFUSED_BACKOFF_MS_MAX, jitter)
         self._setup_timeout = Backoff(
             options.socket_connection_setup_timeout_ms, options.socket_connection_setup_timeout_max_ms, jitter
         )
@@ -86,6 +94,10 @@ class NodeSet:
         self.last_failure: KafkaSinkError | None = None
         # Why no node is tried any more: credentials or certificates were refused, by us or by a broker.
         self.refusal: KafkaSinkError | None = None
+        # The broker that has refused them alone, and how often.
+        self._outlives_refusal = outlives_refusal
+        self._refusing_id: int | None = None
+        self._refusals = 0
         # From the ApiVersions responses of the brokers: API keys, and finalised features.
         self.offered_apis: frozenset[int] = frozenset()
         self.finalized_features: Mapping[str, int] = MappingProxyType({})
@@ -451,6 +463,8 @@ class NodeSet:
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.failures = node.setup_failures = 0
         self._has_lanes = self._has_lanes or node.node_id < LANE_STEP
+        if self._refusing_id == node.node_id:
+            self._refusing_id, self._refusals = None, 0
         self.log("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
         self.offered_apis |= connection.ranges.keys()
         # Brokers learn of a feature at different times; the highest epoch is the newest (KIP-584).
@@ -475,20 +489,39 @@ class NodeSet:
         self.last_failure = failure
         hint = f" (next attempt in {node.retry_at_ms - now_ms} ms at the earliest)"
         if _is_final(failure):
-            hint = self._on_refusal(node, failure)
+            hint = self._on_refusal(node, now_ms, failure)
         level = _notice_level(failure, was_ready=was_ready, failures=node.failures)
         self.log(level, f"{failure}{hint}")
         self._settle(node)
 
-    def _on_refusal(self, node: Node, failure: KafkaSinkError) -> str:
+    def _on_refusal(self, node: Node, now_ms: int, failure: KafkaSinkError) -> str:
         """Of a further connection: the credentials were good when the first one was opened, and what is in flight there
         is answered. They are not tried on others, and the first one finds out itself when its session ends."""
-        first = self._brokers.get(broker_of(node.node_id))
+        broker_id = broker_of(node.node_id)
+        first = self._brokers.get(broker_id)
         if node.node_id >= LANE_STEP and first is not None and first.is_ready:
             self._has_lanes = False
             return ". The connection that is open is used alone"
-        self.refusal = self.refusal or failure
-        return ""
+        if not self._refuses_alone(broker_id, failure):
+            self.refusal = self.refusal or failure
+            return ""
+        self._refusing_id, self._refusals = broker_id, self._refusals + 1
+        wait_ms = self._after_refusal.delay_ms(self._refusals)
+        for one in (node, first or node):
+            one.failure, one.retry_at_ms = failure, now_ms + wait_ms
+        return f". Another broker has taken them: it is still asked, and this one again after {wait_ms} ms"
+
+    def _refuses_alone(self, broker_id: int, failure: KafkaSinkError) -> bool:
+        """A broker may have an older view of users than the others have, or a broken certificate: what they can do for
+        a commit is still done. Before any broker has taken the credentials, or once a second one refuses them, they
+        count as wrong: at most two are tried, and the one again after minutes, so that no account is locked.
+
+        A producer cannot do without the leader of a partition, and would only wait for it: it fails at once."""
+        if not self._outlives_refusal or not isinstance(failure, AuthenticationError):
+            return False
+        if self._refusing_id not in (None, broker_id):
+            return False
+        return any(node.is_ready and broker_of(node.node_id) != broker_id for node in self._all())
 
     def _disconnect(self, node: Node) -> None:
         """The shell closes the socket; the caller updates the node."""

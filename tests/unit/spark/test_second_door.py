@@ -75,6 +75,20 @@ def test_a_summary_counts_rows_tasks_and_what_was_left_out(conclusion: Conclusio
     )
 
 
+def test_the_partitions_of_a_summary_have_the_rows_and_dead_letters_are_apart() -> None:
+    """One row names the topic of the letters itself."""
+    letters = (WrittenPartition("dead", 0, 3, 10, 13), WrittenPartition("dead", 1, 1, 4, 4))
+    written = (WrittenPartition("dead", 0, 4, 10, 13), letters[1], WrittenPartition("t", 0, 2, 5, 6))
+    receipt = TaskReceipt(KEY, "run", 0, 11, written=written, row_count=7, dead_letters=letters)
+    batch = finished()._replace(receipts=[receipt])
+    summary = _summarize(batch, Conclusion.DELIVERED)
+    assert summary.partitions == (WrittenPartition("dead", 0, 1, 10, 13), WrittenPartition("t", 0, 2, 5, 6))
+    assert summary.dead_letters == letters
+    assert sum(each.row_count for each in (*summary.partitions, *summary.dead_letters)) == summary.rows
+    repeated = _summarize(batch, Conclusion.ALREADY_DELIVERED)
+    assert (repeated.partitions, repeated.dead_letters) == ((), ())
+
+
 def test_the_summary_of_a_repeated_batch_has_its_rows_and_no_offsets_of_what_was_aborted() -> None:
     summary = _summarize(finished(), Conclusion.ALREADY_DELIVERED)
     assert (summary.rows, summary.tasks, summary.is_repeated, summary.partitions) == (3, 3, True, ())

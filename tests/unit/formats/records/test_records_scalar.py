@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import struct
+import sys
 import tracemalloc
 
+import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
 from kafka_sink.commit.log_scan import raw_batches
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records.batch import EncodedBatch, seal
-from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.compression import CODEC_IDS, decompressed_parts, make_compressor
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch, encode_varint, split
 from kafka_sink.formats.records.skim import skim_batch
 
@@ -163,9 +165,9 @@ def test_what_is_not_wanted_of_a_batch_is_passed_over_and_never_held(codec: str)
 
 
 def test_a_batch_is_not_skimmed_beyond_a_limit() -> None:
-    batch = sealed(encode_batch([Record(0, b"a", b"0" * 2**27)], make_compressor("zstd")))
-    with pytest.raises(RemoteProtocolError, match="holds more than the allowed 134217728 bytes"):
-        list(skim_batch(batch, lambda _: False, value_bytes_max=10))
+    batch = sealed(encode_batch([Record(0, b"a", b"0" * 2**20)], make_compressor("zstd")))
+    with pytest.raises(RemoteProtocolError, match="holds more than the allowed 1048576 bytes"):
+        list(skim_batch(batch, lambda _: False, value_bytes_max=10, records_bytes_max=2**20))
 
 
 def test_more_records_than_memory_should_hold_are_refused_before_they_are_decoded() -> None:
@@ -174,3 +176,20 @@ def test_more_records_than_memory_should_hold_are_refused_before_they_are_decode
     batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
     with pytest.raises(RemoteProtocolError, match="names 1000001 records, and at most 1000000 are read"):
         decode_batch(bytes(batch))
+    with pytest.raises(RemoteProtocolError, match="record ends within a varint"):
+        list(skim_batch(bytes(batch), lambda _: True, value_bytes_max=0))
+
+
+def test_of_a_snappy_block_no_more_memory_is_taken_than_its_bytes_can_become() -> None:
+    block = b"\xff\xff\xff\xff\x03" + bytes(95)  # claims a GiB
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match="snappy data is broken"):
+            list(decompressed_parts(CODEC_IDS["snappy"], block, bytes_max=sys.maxsize))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    zeros, compressor = bytes(2**20), make_compressor("snappy")
+    raw = pa.Codec("snappy").compress(zeros, asbytes=True)
+    for data in (raw, compressor.compress(zeros)):
+        assert b"".join(decompressed_parts(CODEC_IDS["snappy"], data, bytes_max=sys.maxsize)) == zeros

@@ -25,7 +25,8 @@ from kafka_sink.kafka.client.ask import (
     failure_kind,
 )
 from kafka_sink.kafka.client.commands import Disconnected
-from kafka_sink.kafka.client.nodes import LANES_MAX
+from kafka_sink.kafka.client.metadata import DELETED_MS
+from kafka_sink.kafka.client.nodes import LANES_MAX, REFUSED_BACKOFF_MS
 from kafka_sink.kafka.wire.apis import (
     API_VERSIONS,
     DESCRIBE_TRANSACTIONS,
@@ -207,6 +208,24 @@ def test_what_needs_leaders_is_not_sent_because_a_broker_does_not_know_the_topic
     other = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0),))
     driver.sleep(2_000)
     assert driver.reply_to(other).kind is ReplyKind.ANSWERED
+
+
+def test_what_needs_leaders_is_sent_once_the_topic_was_deleted(driver: AdminDriver) -> None:
+    """Its partition had no leader before, and gets none any more."""
+
+    def ask() -> ReplyKind:
+        asked = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+        driver.sleep(2_000)
+        return driver.reply_to(asked).kind
+
+    driver.cluster.move_leader("t", 1, -1)
+    assert ask() is ReplyKind.LEADERLESS
+    driver.cluster.topic_errors["t"] = 3
+    assert ask() is ReplyKind.LEADERLESS, "a broker may not know the topic yet"
+    driver.sleep(DELETED_MS)
+    assert ask() is ReplyKind.ANSWERED
+    del driver.cluster.topic_errors["t"]
+    assert ask() is ReplyKind.LEADERLESS
 
 
 def older_answer(driver: AdminDriver) -> Callable[[], None]:
@@ -513,10 +532,63 @@ def with_login() -> AdminDriver:
     return driver
 
 
-def refuse_logins(driver: AdminDriver) -> None:
-    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {
-        **accepted(asked), "error_code": 58, "error_message": "no"
-    }  # fmt: skip
+def refuse_logins(driver: AdminDriver, *node_ids: int) -> None:
+    """At these brokers, or at all."""
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        is_refused = asked.node_id in node_ids or not node_ids
+        return {**accepted(asked), "error_code": 58, "error_message": "no"} if is_refused else accepted(asked)
+
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = answer
+
+
+def end(driver: AdminDriver, transactional_id: str) -> ReplyKind:
+    return driver.reply_to(driver.ask(Coordinator(transactional_id), END_TXN, END_BODY)).kind
+
+
+def test_a_login_that_one_broker_alone_refuses_ends_no_question_to_the_others() -> None:
+    driver = with_login()
+    driver.coordinators["c"] = 2
+    driver.cluster.scripts[END_TXN.key] = ok
+    assert end(driver, "b") is ReplyKind.ANSWERED
+    refuse_logins(driver, 2)
+    refused = driver.reply_to(driver.ask(Coordinator("c"), END_TXN, END_BODY))
+    assert refused.kind is ReplyKind.REFUSED and isinstance(refused.error, AuthenticationError)
+    logins = driver.count(SASL_AUTHENTICATE)
+    for _ in range(3):
+        driver.sleep(10_000)
+        assert (end(driver, "b"), end(driver, "c")) == (ReplyKind.ANSWERED, ReplyKind.REFUSED)
+    assert driver.count(SASL_AUTHENTICATE) == logins, "refused credentials are not tried again for a while"
+    driver.sleep(REFUSED_BACKOFF_MS)
+    assert end(driver, "c") is ReplyKind.REFUSED and driver.count(SASL_AUTHENTICATE) == logins + 1
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = accepted
+    driver.sleep(REFUSED_BACKOFF_MS // 2)
+    assert end(driver, "c") is ReplyKind.REFUSED, "the wait grows"
+    driver.sleep(2 * REFUSED_BACKOFF_MS)
+    assert end(driver, "c") is ReplyKind.ANSWERED and driver.asking.nodes.refusal is None
+
+
+def test_a_login_that_a_second_broker_refuses_ends_all_questions() -> None:
+    driver = with_login()
+    driver.coordinators["c"] = 2
+    driver.cluster.scripts[END_TXN.key] = ok
+    assert end(driver, "b") is ReplyKind.ANSWERED
+    refuse_logins(driver)
+    assert (end(driver, "c"), end(driver, "b")) == (ReplyKind.REFUSED, ReplyKind.ANSWERED)
+    driver.cluster.disconnect(1)
+    driver.run()
+    driver.sleep(1_000)
+    logins = driver.count(SASL_AUTHENTICATE)
+    assert [end(driver, each) for each in "ba"] == [ReplyKind.REFUSED] * 2
+    assert driver.count(SASL_AUTHENTICATE) == logins + 1
+    driver.sleep(10 * REFUSED_BACKOFF_MS)
+    assert end(driver, "c") is ReplyKind.REFUSED and driver.count(SASL_AUTHENTICATE) == logins + 1
+
+
+def test_a_login_that_the_first_broker_refuses_is_tried_at_no_other() -> None:
+    driver = with_login()
+    refuse_logins(driver)
+    assert end(driver, "b") is ReplyKind.REFUSED and driver.count(SASL_AUTHENTICATE) == 1
 
 
 def test_a_login_that_is_refused_to_a_further_connection_costs_nothing_but_that_connection() -> None:
@@ -551,7 +623,7 @@ def test_a_login_that_succeeds_later_opens_further_connections_again() -> None:
     assert len(driver.cluster.connections_of(1)) == LANES_MAX
 
 
-def test_a_login_that_is_refused_to_a_further_connection_counts_where_the_first_one_is_gone() -> None:
+def test_a_login_that_is_refused_to_a_further_connection_counts_for_its_broker_if_the_first_one_is_gone() -> None:
     driver = with_login()
     driver.cluster.scripts[END_TXN.key] = ok
     driver.ask(Coordinator("b"), END_TXN, END_BODY)
@@ -563,7 +635,9 @@ def test_a_login_that_is_refused_to_a_further_connection_counts_where_the_first_
     driver.run()
     driver.cluster.answer(login, {**accepted(login), "error_code": 58})
     driver.run()
-    assert isinstance(driver.asking.nodes.refusal, AuthenticationError)
+    logins = driver.count(SASL_AUTHENTICATE)
+    assert isinstance(driver.asking.nodes.failure_of(1), AuthenticationError)
+    assert end(driver, "b") is ReplyKind.REFUSED and driver.count(SASL_AUTHENTICATE) == logins
 
 
 def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: AdminDriver) -> None:
@@ -696,12 +770,16 @@ def test_the_engine_wants_to_be_called_at_the_time_limit_of_a_request(driver: Ad
     assert driver.wake_at_ms == driver.now_ms + 500
 
 
-def test_nothing_waits_once_this_client_was_refused(driver: AdminDriver) -> None:
-    driver.ask(OneBroker(1), LIST_TRANSACTIONS, LIST_BODY)
-    (connection_id,) = driver.cluster.connections_of(1)
-    lost = Disconnected(connection_id, AuthenticationError("unknown issuer"))
-    driver.asking.step(driver.now_ms, [lost])
-    assert driver.reply_to(driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY)).kind is ReplyKind.REFUSED
+def test_nothing_waits_once_two_brokers_have_refused_this_client(driver: AdminDriver) -> None:
+    def list_at(node_id: int) -> ReplyKind:
+        return driver.reply_to(driver.ask(OneBroker(node_id), LIST_TRANSACTIONS, LIST_BODY)).kind
+
+    for node_id in (1, 2):
+        assert list_at(node_id) is ReplyKind.ANSWERED
+        (connection_id,) = driver.cluster.connections_of(node_id)
+        driver.asking.step(driver.now_ms, [Disconnected(connection_id, AuthenticationError("unknown issuer"))])
+        assert list_at(node_id) is ReplyKind.REFUSED
+    assert isinstance(driver.asking.nodes.refusal, AuthenticationError) and list_at(0) is not ReplyKind.ANSWERED
 
 
 def test_what_was_not_sent_in_time_because_of_a_quota_says_so() -> None:
