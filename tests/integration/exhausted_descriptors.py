@@ -20,8 +20,10 @@ def no_descriptor_left() -> Iterator[None]:
     lowest_free = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest_free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def tell(call: Callable[[], object]) -> None:
