@@ -301,8 +301,9 @@ class Network:
     # ---- endings ---------------------------------------------------------------------------------------------------
 
     def _lose(self, connection: PlainConnection, error: Exception | None) -> None:
+        failure = connection.failure_of(error)  # before its descriptor is free again
         self._drop(connection)
-        self._events.append(Disconnected(connection.connection_id, connection.failure_of(error)))
+        self._events.append(Disconnected(connection.connection_id, failure))
 
     def _drop(self, connection: PlainConnection) -> None:
         del self._connections[connection.connection_id]
