@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafka_sink.errors import TransportError
+from kafka_sink.errors import look_for_descriptor
 from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
@@ -323,8 +323,9 @@ def _resolve(command: Resolve) -> Resolved:
     try:
         found = socket.getaddrinfo(command.host, command.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        return Resolved(command.node_id, (), TransportError(f"{command.host}:{command.port}: {reason}"))
+        peer = f"{command.host}:{command.port}"
+        # A resolver that cannot open its files may say that there is no such name.
+        return Resolved(command.node_id, (), look_for_descriptor(peer) or failure_of(peer, error))
     addresses = dict.fromkeys((int(family), tuple(address)) for family, _, _, _, address in found)
     return Resolved(command.node_id, tuple(addresses))
 

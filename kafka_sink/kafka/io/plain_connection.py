@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections import deque
@@ -11,6 +12,8 @@ from kafka_sink.errors import AuthenticationError, TransportError, no_descriptor
 
 # Linux accepts 1024 buffers per call; the send buffer is full long before.
 BUFFERS_PER_CALL = 256
+# Every local port is in use, or there is no memory for a socket.
+_OF_THIS_HOST = (errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM)
 
 
 class PlainConnection:
@@ -54,4 +57,5 @@ def failure_of(peer: str, error: Exception | None) -> TransportError:
         return TransportError(f"{peer} closed the connection")
     if isinstance(error, OSError) and (exhausted := no_descriptor_error(peer, error)) is not None:
         return exhausted
-    return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")
+    is_local = getattr(error, "errno", None) in _OF_THIS_HOST
+    return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}", is_local=is_local)
