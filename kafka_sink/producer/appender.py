@@ -187,26 +187,25 @@ class Appender:
         wanted_bytes = max(COLLECTED_BYTES_MAX, pool.total_bytes // PORTION)
         left = sum(columns.row_count for _, columns in by_collector)
         is_any_accepted = False
-        for collector, columns in by_collector:
-            pieces = cut_rows(columns, wanted_bytes, bytes_max=pool.total_bytes, rows_max=pool.total_records)
-            for start, stop in pieces:
-                piece = columns.slice(start, stop)
-                try:
+        try:
+            for collector, columns in by_collector:
+                pieces = cut_rows(columns, wanted_bytes, bytes_max=pool.total_bytes, rows_max=pool.total_records)
+                for start, stop in pieces:
+                    piece = columns.slice(start, stop)
                     self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))
-                except (KafkaSinkError, MemoryError) as error:
-                    if not is_any_accepted:
-                        raise
-                    failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
-                    mailbox.post(RowsRejected(failure))
-                    with mailbox.lock:
-                        if not future.done():  # the end of the sender has failed these rows, too
-                            future.fail(left, failure, mailbox.callbacks)
-                        if future.done():  # the pieces before it are, too: the sender does not see it any more
-                            mailbox.pending_records.discard(future)
-                    mailbox.wake()
-                    return
-                is_any_accepted = True
-                left -= piece.row_count
+                    is_any_accepted = True
+                    left -= piece.row_count
+        except (KafkaSinkError, MemoryError) as error:
+            if not is_any_accepted:
+                raise
+            failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
+            mailbox.post(RowsRejected(failure))
+            with mailbox.lock:
+                if not future.done():  # the end of the sender has failed these rows, too
+                    future.fail(left, failure, mailbox.callbacks)
+                if future.done():  # the pieces before it are, too: the sender does not see it any more
+                    mailbox.pending_records.discard(future)
+            mailbox.wake()
 
     def _take_columns(self, collector: Collector, columns: RecordColumns, future: ArrowFuture) -> None:
         self._convert(collector)

@@ -414,6 +414,30 @@ def test_memory_that_is_missing_for_a_later_piece_is_told_by_the_future(monkeypa
         future.result(0)
 
 
+@pytest.mark.parametrize("where", ["cut", "slice"])
+def test_memory_that_is_missing_before_a_later_piece_is_made_is_told_by_the_future(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = Shell(linger_ms=60_000)
+    future = arrow_future(shell, 100)
+    owner, name = (appender_module, "cut_rows") if where == "cut" else (RecordColumns, "slice")
+    first, second = (shell.collector("t"), columns(60)), (shell.collector("other"), columns(40))
+    real = getattr(owner, name)
+
+    def fail_for_second(given: RecordColumns, *arguments: Any, **named: Any) -> Any:
+        if given is second[1]:
+            raise MemoryError
+        return real(given, *arguments, **named)
+
+    monkeypatch.setattr(owner, name, fail_for_second)
+    shell.appender.send_columns([first, second], future)
+    shell.post_behind()
+    for batch in shell.posted():
+        shell.complete(batch)
+    with pytest.raises(DataError, match="40 of 100 rows failed, first: there was not enough memory to put records"):
+        future.result(0)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
