@@ -11,6 +11,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -389,6 +390,17 @@ def test_a_zip_that_is_compiled_in_every_process_is_advised_against(tmp_path: Pa
     (tmp_path / "python" / "lib" / "pyspark.zip").touch()
     (zipped,) = pyspark_zip(settings)
     assert without.advice == "" and "pyspark.zip" in zipped.text and zipped.advice
+
+
+def test_what_no_thread_could_be_started_for_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "_start_new_thread", refuse)
+        report = kafka_sink.check({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": TOPIC}, timeout_s=SHORT_S)
+    failed = [each.text for each in report if each.verdict == FAIL]
+    assert "this process cannot start a thread: can't start new thread" in failed
 
 
 def test_whoever_does_not_answer_in_time_is_a_line(place: Planting) -> None:
