@@ -105,6 +105,8 @@ class Appender:
         # Records in closed batches, done or not.
         self._posted_records = 0
         self._wants_wake = False
+        # Made while there is memory.
+        self._torn_for_want_of_memory = LocalProtocolError(_torn_text(MemoryError.__name__))
 
     # ---- collecting, for `send` ------------------------------------------------------------------------------------
 
@@ -376,11 +378,17 @@ class Appender:
         except DataError:
             raise  # before anything was appended
         except BaseException as error:
-            text = f"records were being put into batches when {type(error).__name__} came: nobody knows which are in"
-            failure = LocalProtocolError(f"{text}. This producer is finished")
-            failure.__cause__ = error
-            self._mailbox.break_down(failure)
+            self._mailbox.break_down(self._torn_error(error))
             raise
+
+    def _torn_error(self, error: BaseException) -> LocalProtocolError:
+        """Never without one: rows that are in a batch must not be told as not sent."""
+        try:
+            torn = LocalProtocolError(_torn_text(type(error).__name__))
+            torn.__cause__ = error
+        except MemoryError:
+            return self._torn_for_want_of_memory
+        return torn
 
     def _note_oldest(self) -> None:
         collector = next(iter(self._collecting.values()), None)
@@ -407,6 +415,10 @@ class Appender:
         if found is None:
             found = self._compressors[wanted] = make_compressor(*wanted)
         return found
+
+
+def _torn_text(came: str) -> str:
+    return f"records were being put into batches when {came} came: nobody knows which are in. This producer is finished"
 
 
 def _memory_error(topic: str, error: MemoryError) -> DataError:

@@ -460,6 +460,22 @@ def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(
         future.result(0)
 
 
+def test_rows_are_not_told_as_not_sent_though_memory_runs_out_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in a batch already, and the error that would say so cannot be made."""
+    shell = Shell(linger_ms=0)
+    future = shell.send()
+
+    def out_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(shell.appender, "_note_oldest", out_of_memory)
+    monkeypatch.setattr(appender_module, "LocalProtocolError", out_of_memory)
+    with pytest.raises(MemoryError):
+        shell.close_due()
+    assert not future.done()
+    assert "nobody knows which are in" in str(shell.mailbox.broken)
+
+
 def test_out_of_memory_before_anything_is_assembled_fails_the_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()
