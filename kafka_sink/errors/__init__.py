@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 import errno
-import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -67,15 +66,6 @@ def no_descriptor_error(what: str, error: OSError) -> TransportError | None:
         return None
     text = f"{what}: this process cannot open more files ({error.strerror})"
     return TransportError(text, brokers.NO_DESCRIPTOR, is_local=True)
-
-
-def look_for_descriptor(what: str) -> TransportError | None:
-    """Ask it where a library takes a file that it could not open for one that does not exist. None: there is one."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        return no_descriptor_error(what, error)
-    return None
 
 
 def foreign_text(text: object) -> str:

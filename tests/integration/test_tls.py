@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.kafka.client.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
+from kafka_sink.kafka.io import tls
 from kafka_sink.kafka.io.tls import TlsContexts, tls_context
 from kafka_sink.options.parse import parse_producer_options
 from tests.integration.exhausted_descriptors import no_descriptor_left
@@ -122,7 +124,7 @@ def test_where_files_in_memory_are_forbidden_a_temporary_one_is_used_and_deleted
     def forbid(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, "memfd_create", forbid)
+    monkeypatch.setattr(tls, "os", SimpleNamespace(memfd_create=forbid))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     context = tls_context(options(authority, ssl_keystore_location=str(good.both)))
     assert context.cert_store_stats()["x509_ca"] == 1

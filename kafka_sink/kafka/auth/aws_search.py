@@ -16,9 +16,10 @@ from typing import Any
 import botocore.session
 from botocore.config import Config
 
-from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError, look_for_descriptor, no_descriptor_error
+from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError, no_descriptor_error
 from kafka_sink.errors.table.brokers import AWS_LOGIN
 from kafka_sink.kafka.auth.aws_failures import explain_failure
+from kafka_sink.kafka.io.plain_connection import look_for_descriptor
 from kafka_sink.kafka.io.web import login_timeouts_ms
 from kafka_sink.options import SecurityOptions
 from kafka_sink.security.sigv4 import AwsCredentials, AwsRole

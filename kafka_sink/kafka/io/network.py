@@ -25,7 +25,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafka_sink.errors import look_for_descriptor
 from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
@@ -41,7 +40,7 @@ from kafka_sink.kafka.client.commands import (
     Written,
 )
 from kafka_sink.kafka.io.clock import Clock
-from kafka_sink.kafka.io.plain_connection import PlainConnection, failure_of
+from kafka_sink.kafka.io.plain_connection import PlainConnection, failure_of, look_for_descriptor
 from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:

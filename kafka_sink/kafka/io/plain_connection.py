@@ -59,3 +59,12 @@ def failure_of(peer: str, error: Exception | None) -> TransportError:
         return exhausted
     is_local = getattr(error, "errno", None) in _OF_THIS_HOST
     return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}", is_local=is_local)
+
+
+def look_for_descriptor(what: str) -> TransportError | None:
+    """Ask it where a library takes a file that it could not open for one that does not exist. None: there is one."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return no_descriptor_error(what, error)
+    return None

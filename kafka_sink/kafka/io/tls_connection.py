@@ -16,9 +16,9 @@ import socket
 import ssl
 from itertools import islice
 
-from kafka_sink.errors import AuthenticationError, TransportError, look_for_descriptor
+from kafka_sink.errors import AuthenticationError, TransportError
 from kafka_sink.errors.table.brokers import CERTIFICATE_REFUSED, TLS_MISMATCH
-from kafka_sink.kafka.io.plain_connection import BUFFERS_PER_CALL, PlainConnection
+from kafka_sink.kafka.io.plain_connection import BUFFERS_PER_CALL, PlainConnection, look_for_descriptor
 from kafka_sink.kafka.io.tls import TlsContexts
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
