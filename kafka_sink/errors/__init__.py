@@ -64,7 +64,8 @@ def no_descriptor_error(what: str, error: OSError) -> TransportError | None:
     """Of this process, and not of the file or host that was to be opened; it may pass. None: another error."""
     if error.errno not in (errno.EMFILE, errno.ENFILE):
         return None
-    return TransportError(f"{what}: this process cannot open more files ({error.strerror})", brokers.NO_DESCRIPTOR)
+    text = f"{what}: this process cannot open more files ({error.strerror})"
+    return TransportError(text, brokers.NO_DESCRIPTOR, is_local=True)
 
 
 def foreign_text(text: object) -> str:
@@ -125,9 +126,11 @@ class RemoteProtocolError(KafkaSinkError):
 
 
 class TransportError(KafkaSinkError):
-    """Refused, reset, timed out, name not resolved. Retried inside; a caller sees it as the cause of giving up."""
+    """Refused, reset, timed out, name not resolved. Retried inside; a caller sees it as the cause of giving up.
+    `is_local`: this host lacked something, and neither the peer nor its address is to blame."""
 
     default_entry = brokers.CONNECTION_FAILED
+    is_local: bool = False
 
 
 class AuthenticationError(KafkaSinkError):

@@ -105,6 +105,8 @@ class Appender:
         # Records in closed batches, done or not.
         self._posted_records = 0
         self._wants_wake = False
+        # Made while there is memory.
+        self._torn_for_want_of_memory = LocalProtocolError(_torn_text(MemoryError.__name__))
 
     # ---- collecting, for `send` ------------------------------------------------------------------------------------
 
@@ -187,26 +189,25 @@ class Appender:
         wanted_bytes = max(COLLECTED_BYTES_MAX, pool.total_bytes // PORTION)
         left = sum(columns.row_count for _, columns in by_collector)
         is_any_accepted = False
-        for collector, columns in by_collector:
-            pieces = cut_rows(columns, wanted_bytes, bytes_max=pool.total_bytes, rows_max=pool.total_records)
-            for start, stop in pieces:
-                piece = columns.slice(start, stop)
-                try:
+        try:
+            for collector, columns in by_collector:
+                pieces = cut_rows(columns, wanted_bytes, bytes_max=pool.total_bytes, rows_max=pool.total_records)
+                for start, stop in pieces:
+                    piece = columns.slice(start, stop)
                     self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))
-                except (KafkaSinkError, MemoryError) as error:
-                    if not is_any_accepted:
-                        raise
-                    failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
-                    mailbox.post(RowsRejected(failure))
-                    with mailbox.lock:
-                        if not future.done():  # the end of the sender has failed these rows, too
-                            future.fail(left, failure, mailbox.callbacks)
-                        if future.done():  # the pieces before it are, too: the sender does not see it any more
-                            mailbox.pending_records.discard(future)
-                    mailbox.wake()
-                    return
-                is_any_accepted = True
-                left -= piece.row_count
+                    is_any_accepted = True
+                    left -= piece.row_count
+        except (KafkaSinkError, MemoryError) as error:
+            if not is_any_accepted:
+                raise
+            failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
+            mailbox.post(RowsRejected(failure))
+            with mailbox.lock:
+                if not future.done():  # the end of the sender has failed these rows, too
+                    future.fail(left, failure, mailbox.callbacks)
+                if future.done():  # the pieces before it are, too: the sender does not see it any more
+                    mailbox.pending_records.discard(future)
+            mailbox.wake()
 
     def _take_columns(self, collector: Collector, columns: RecordColumns, future: ArrowFuture) -> None:
         self._convert(collector)
@@ -377,11 +378,17 @@ class Appender:
         except DataError:
             raise  # before anything was appended
         except BaseException as error:
-            text = f"records were being put into batches when {type(error).__name__} came: nobody knows which are in"
-            failure = LocalProtocolError(f"{text}. This producer is finished")
-            failure.__cause__ = error
-            self._mailbox.break_down(failure)
+            self._mailbox.break_down(self._torn_error(error))
             raise
+
+    def _torn_error(self, error: BaseException) -> LocalProtocolError:
+        """Never without one: rows that are in a batch must not be told as not sent."""
+        try:
+            torn = LocalProtocolError(_torn_text(type(error).__name__))
+            torn.__cause__ = error
+        except MemoryError:
+            return self._torn_for_want_of_memory
+        return torn
 
     def _note_oldest(self) -> None:
         collector = next(iter(self._collecting.values()), None)
@@ -408,6 +415,10 @@ class Appender:
         if found is None:
             found = self._compressors[wanted] = make_compressor(*wanted)
         return found
+
+
+def _torn_text(came: str) -> str:
+    return f"records were being put into batches when {came} came: nobody knows which are in. This producer is finished"
 
 
 def _memory_error(topic: str, error: MemoryError) -> DataError:

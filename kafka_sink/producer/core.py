@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 from kafka_sink.errors import DeliveryError
@@ -84,11 +85,13 @@ class Core:
         for notice in options.notices:
             _LOGGER.warning("[%s] %s", options.client_id, notice)
         sender.on_end = self._on_end
+        self.mailbox.end_for_sender = sender.tell_end
 
     def _on_end(self) -> None:
-        _alive.discard(self)
-        if self.interceptors is not None:
-            self.interceptors.close()
+        with suppress(KeyError):
+            _alive.remove(self)  # at the first time only
+            if self.interceptors is not None:
+                self.interceptors.close()
 
     def abandon(self, text: str) -> None:
         """Stops at once: everything unfinished fails."""

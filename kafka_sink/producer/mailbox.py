@@ -96,6 +96,10 @@ class Mailbox:
         # Incremented at every change.
         self.change_count = 0
         self.sender_ident: int | None = None
+        # Its thread is over, and has not told everybody if memory ran out while it ended: whoever waits makes up for
+        # that. A flag, as a signal may make Python's own take a living thread for a dead one.
+        self.is_sender_gone = False
+        self.end_for_sender: Callable[[], None] = lambda: None
         self.is_forked = False
 
         # Published by the sender.
@@ -184,6 +188,9 @@ class Mailbox:
                 if self.is_forked:
                     raise LocalProtocolError(FORKED)
                 self.refuse_to_block(what)
+                if self.is_sender_gone:
+                    self._end_waiting(is_over)
+                    break
                 wait_s = WAIT_S_MAX
                 if deadline_ms is not None:
                     wait_s = min(wait_s, (deadline_ms - self.clock.monotonic_ms()) / 1000)
@@ -193,6 +200,12 @@ class Mailbox:
         finally:
             self.bells.discard(bell)
         return True
+
+    def _end_waiting(self, is_over: Callable[[], bool]) -> None:
+        if not is_over():  # now, as the sender may have told it last of all
+            self.end_for_sender()
+            if not is_over():
+                raise failure.stopped_error("its thread ended without a word")
 
     def refuse_to_block(self, what: str) -> None:
         refuse_reentry(*self.locks)
@@ -256,8 +269,9 @@ class Mailbox:
 
     def finish(self, operation: PendingOperation, error: KafkaSinkError | None, result: object) -> None:
         """Call under the lock."""
-        del self._operations[operation]
         operation.error, operation.result, operation.is_over = error, result, True
+        # Last: whoever has been told is no longer waiting, even if memory runs out here.
+        self._operations.pop(operation, None)
 
     def publish_refusal(self, refusal: KafkaSinkError | None) -> None:
         """Call under the lock. A refusal set in advance stays until the sender has processed its operation."""
@@ -275,7 +289,7 @@ class Mailbox:
             self.is_ended = True
             unseen = {call.operation for call in self._calls if isinstance(call, OperationCall)}
             self._calls.clear()
-            for operation in list(self._operations):
+            for operation in [each for each in self._operations if not each.is_over]:
                 is_done = is_closed and operation.name == CLOSE
                 # The engine has reported the end of every call that it knew, unless it failed itself.
                 is_in_doubt = operation.name == COMMIT and operation not in unseen

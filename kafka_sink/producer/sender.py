@@ -33,6 +33,7 @@ from kafka_sink.kafka.io.network import Network, log_notice
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.engine import Engine
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import run_callback
@@ -69,7 +70,8 @@ class Sender:
         # For split batches: how many records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
         # The error for everything pending at the end. Only an end that was asked for may say that nothing was sent.
-        self._reason = _stopped_error("the reason is not known")
+        self._reason: KafkaSinkError = failure.stopped_error("the reason is not known")
+        self._refusal: KafkaSinkError = LocalProtocolError(CLOSED)
         self._is_closed = False
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.on_end: Callable[[], None] = lambda: None
@@ -78,17 +80,24 @@ class Sender:
     # ---- the thread ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            # Both are stored in place, which needs no memory. Another thread may get the number of this one.
+            self._mailbox.sender_ident = None
+            self._mailbox.is_sender_gone = True
+
+    def _run(self) -> None:
         self._mailbox.sender_ident = threading.get_ident()
-        refusal: KafkaSinkError = LocalProtocolError(CLOSED)
         try:
             while self.turn():
                 pass
         except BaseException as error:
-            self._reason = refusal = _unexpected_error(error)
+            self._reason = self._refusal = _unexpected_error(error)
             text = "the sender of producer %s stops: unexpected error"
             log(logging.CRITICAL, text, self._client_id, exc_info=error)
         finally:
-            self._end(refusal)
+            self._end()
 
     def turn(self) -> bool:
         """One iteration. False: it was the last."""
@@ -265,13 +274,17 @@ class Sender:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
-    def _end(self, refusal: KafkaSinkError) -> None:
+    def _end(self) -> None:
         try:
             self._network.close()
         finally:
-            self._appender.end(self._reason, refusal, is_closed=self._is_closed)
-            self._call_back()
-            self.on_end()
+            self.tell_end()
+
+    def tell_end(self) -> None:
+        """Also for a thread that waits when this one is gone: whatever that had no memory for. Twice does no harm."""
+        self._appender.end(self._reason, self._refusal, is_closed=self._is_closed)
+        self._call_back()
+        self.on_end()
 
     # ---- metrics ---------------------------------------------------------------------------------------------------
 
@@ -303,11 +316,6 @@ class Sender:
 
 def _unexpected_error(error: BaseException) -> KafkaSinkError:
     text = str(error) if isinstance(error, KafkaSinkError) else f"unexpected {type(error).__name__}: {error}"
-    failure = _stopped_error(text)
-    failure.__cause__ = error
-    return failure
-
-
-def _stopped_error(why: str) -> KafkaSinkError:
-    text = f"the producer stopped: {why}. What was not acknowledged may be in the log all the same"
-    return DeliveryError(text, ambiguous=True)
+    stopped = failure.stopped_error(text)
+    stopped.__cause__ = error
+    return stopped

@@ -53,8 +53,10 @@ def spark_folder() -> str | None:
         from pyspark import SparkFiles  # a client of Spark Connect alone has none
 
         return SparkFiles.getRootDirectory() or None
-    except (ImportError, AssertionError):
-        return None  # neither a worker nor a process with a SparkContext
+    except Exception:
+        # This is neither a worker nor a process with a SparkContext (what Python raises then depends on its -O), or the
+        # JVM has just ended, which py4j tells in several ways. The caller is in the middle of connecting.
+        return None
 
 
 def local_folder(location: str | None) -> Path | None:

@@ -15,13 +15,16 @@ from kafka_sink.commit.admin.client import Client
 
 
 @contextmanager
-def no_descriptor_left() -> Iterator[None]:
+def no_descriptor_left(free: int = 0) -> Iterator[None]:
+    """But `free`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def tell(call: Callable[[], object]) -> None:
@@ -53,9 +56,23 @@ def renew_session(bootstrap_servers: str, password_file: str) -> None:
     producer.close()
 
 
+def verify_by_folder(bootstrap_servers: str, folder: str) -> None:
+    """The producer itself needs three, its connection one: none is left for the authority's file in the folder."""
+    options = {"bootstrap.servers": bootstrap_servers, "security.protocol": "SSL", "ssl.truststore.location": folder}
+    parsed = parse_producer_options(options)
+    from kafka_sink.kafka.io import tls_connection  # noqa: F401 (the module would be one more file)
+
+    with no_descriptor_left(free=4):
+        producer = Producer(parsed)
+        time.sleep(0.5)
+    print(producer.send("rows", b"1").result().offset)
+    producer.close()
+
+
 def main() -> None:
     if len(sys.argv) > 2:
-        renew_session(*sys.argv[1:])
+        what, *arguments = sys.argv[2:]
+        {"session": renew_session, "folder": verify_by_folder}[what](sys.argv[1], *arguments)
         return
     options = parse_producer_options({"bootstrap.servers": sys.argv[1], "max.block.ms": 1500})
     tell(lambda: Producer(options))

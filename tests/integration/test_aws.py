@@ -29,6 +29,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.testing import EmbeddedBroker
 from tests.conftest import NEWEST, without_kafka
 from tests.integration.aws_endpoints import CONTAINER_TOKEN, IMDS_TOKEN, ROLES, SSO_TOKEN, AwsEndpoints
+from tests.integration.exhausted_descriptors import no_descriptor_left
 from tools.java import PRODUCER_PERFORMANCE, run_class
 from tools.kafka_jars import KafkaUnavailable, msk_iam_jars
 
@@ -178,6 +179,34 @@ def test_a_web_identity_is_exchanged_for_credentials(
                     "RoleSessionName": "me", "WebIdentityToken": "hunter2.jwt"}  # fmt: skip
     monkeypatch.delenv("AWS_ROLE_ARN")
     assert isinstance(refusal(), ConfigError)
+
+
+@pytest.mark.parametrize("profile", [None, "p"])
+def test_keys_that_cannot_be_read_for_lack_of_a_descriptor_are_not_missing(
+    profile: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys").write_text("[default]\naws_access_key_id = AKIDOWN\naws_secret_access_key = hunter2\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "keys"))
+    write_profiles(tmp_path, "[profile p]\nregion = eu-west-1\n")
+    more = {} if profile is None else {"sasl_aws_profile": profile}
+    if profile is None:
+        assert who()[0] == "AKIDOWN"
+    with no_descriptor_left():
+        error = refusal(**more)
+    assert isinstance(error, TransportError) and error.name == "PKS-5008"
+
+
+def test_a_token_that_cannot_be_read_for_lack_of_a_descriptor_is_not_refused(
+    endpoints: AwsEndpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("hunter2.jwt")
+    monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoints.url)
+    assert who()[0] == "AKIDGIVEN"
+    with no_descriptor_left():
+        error = refusal()
+    assert isinstance(error, TransportError) and error.name == "PKS-5008"
 
 
 def test_a_role_is_assumed_with_the_credentials_at_hand(

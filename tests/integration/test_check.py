@@ -11,6 +11,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 import kafka_sink
 from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.kafka.io import side_by_side
 from kafka_sink.operate.checks import spark_settings
 from kafka_sink.operate.checks.environment import pyspark_zip, versions
 from kafka_sink.operate.checks.finding import FAIL, OK, WARN, ProbeResult
@@ -389,6 +391,18 @@ def test_a_zip_that_is_compiled_in_every_process_is_advised_against(tmp_path: Pa
     (tmp_path / "python" / "lib" / "pyspark.zip").touch()
     (zipped,) = pyspark_zip(settings)
     assert without.advice == "" and "pyspark.zip" in zipped.text and zipped.advice
+
+
+class NoThread(threading.Thread):
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+def test_what_no_thread_could_be_started_for_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "Thread", NoThread)
+    report = kafka_sink.check({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": TOPIC}, timeout_s=SHORT_S)
+    failed = [each.text for each in report if each.verdict == FAIL]
+    assert "this process cannot start a thread: can't start new thread" in failed
 
 
 def test_whoever_does_not_answer_in_time_is_a_line(place: Planting) -> None:

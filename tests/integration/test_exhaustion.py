@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.testing import EmbeddedBroker
+from tests.support.certificates import Authority
 
 
 @pytest.mark.parametrize(("which", "words"), [("thread", "cannot start a thread"), ("memory", "has no memory left")])
@@ -41,7 +44,24 @@ def test_a_moment_without_descriptors_while_a_password_is_read_again_ends_no_pro
     properties = {"connections.max.reauth.ms": "1500"}
     with EmbeddedBroker(users={"alice": "secret"}, topics={"rows": 1}, properties=properties) as kafka:
         command = [sys.executable, "-m", "tests.integration.exhausted_descriptors", kafka.bootstrap_servers]
-        run = subprocess.run([*command, str(tmp_path / "secrets")], capture_output=True, text=True, timeout=60)
+        run = subprocess.run(
+            [*command, "session", str(tmp_path / "secrets")], capture_output=True, text=True, timeout=60
+        )
         assert run.returncode == 0, run.stderr
         assert run.stdout == "1\n"
+        assert "this process cannot open more files" in run.stderr
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="it makes the folder")
+def test_a_moment_without_descriptors_while_a_broker_is_verified_refuses_no_broker(tmp_path: Path) -> None:
+    """Authorities in a folder are opened during each handshake."""
+    authority = Authority(tmp_path)
+    subprocess.run(["openssl", "rehash", str(tmp_path)], check=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("broker", "localhost", "127.0.0.1").both)
+    with EmbeddedBroker(topics={"rows": 1}, tls=context) as kafka:
+        command = [sys.executable, "-m", "tests.integration.exhausted_descriptors", kafka.bootstrap_servers]
+        run = subprocess.run([*command, "folder", str(tmp_path)], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        assert run.stdout == "0\n"
         assert "this process cannot open more files" in run.stderr

@@ -29,6 +29,7 @@ from kafka_sink.kafka.client.commands import (
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.kafka.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, format_address
 from kafka_sink.options import ProducerOptions
+from tests.integration.exhausted_descriptors import no_descriptor_left
 
 LIMIT_S = 60
 OPTIONS = ProducerOptions(bootstrap_servers=(("b", 1),), send_buffer_bytes=-1, receive_buffer_bytes=-1)
@@ -265,6 +266,15 @@ def test_names_are_resolved_to_all_their_addresses_and_failures_name_host_and_po
     assert len(set(found.addresses)) == len(found.addresses)
     assert missing.addresses == too_long.addresses == ()
     assert str(missing.failure).startswith("no-such-host.invalid:9092: ")
+
+
+def test_names_that_cannot_be_looked_up_for_lack_of_a_descriptor_are_not_unknown(network: Network) -> None:
+    with no_descriptor_left():
+        network.execute(Resolve(1, "localhost", 9092))
+        network.execute(Resolve(2, "no-such-host.invalid", 9092))
+    for event in network.poll(0):
+        assert isinstance(event, Resolved) and event.failure is not None
+        assert event.failure.name == "PKS-5008" and event.failure.is_local
 
 
 def test_closing_closes_every_descriptor_and_waking_after_that_is_harmless(listener: socket.socket) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.producer.core import _alive
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.support.producing import (
     TIMEOUT_S,
@@ -53,6 +54,31 @@ def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descripto
         producer.close(0 if number % 3 == 0 else TIMEOUT_S)
     assert not senders()
     assert descriptor_count() <= before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_ever_if_memory_runs_out_twice_in_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody has been told that it ends."""
+    producer = Producer({"bootstrap.servers": NOBODY})
+    core = producer._core
+    end = core.mailbox.end
+
+    def fail(*_: object, **__: object) -> None:
+        monkeypatch.setattr(core.mailbox, "end", end)
+        raise MemoryError
+
+    monkeypatch.setattr(core.mailbox, "end", fail)
+    break_engine(monkeypatch, producer)
+    core.mailbox.wake()
+    core.sender.thread.join(TIMEOUT_S)
+    assert not core.sender.thread.is_alive()
+    with pytest.raises(DeliveryError, match="the producer stopped: unexpected ZeroDivisionError") as caught:
+        producer.flush(TIMEOUT_S)
+    assert caught.value.ambiguous
+    with pytest.raises(DeliveryError, match="the producer stopped"):
+        producer.send("rows", b"late")
+    producer.close()
+    assert core not in _alive
 
 
 def test_closing_sends_what_is_queued_and_may_be_repeated(kafka: KafkaCluster, topic_name: str) -> None:

@@ -30,7 +30,7 @@ from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import AuthenticationError
 from kafka_sink.operate.cli.arguments import parse_arguments
-from kafka_sink.operate.cli.status import describe
+from kafka_sink.operate.cli.status import _tell, describe
 from kafka_sink.operate.status.collect import ClusterLook
 from kafka_sink.operate.status.figures import STATUS_METRICS
 from kafka_sink.operate.status.findings import Limits
@@ -251,6 +251,29 @@ def test_the_command_listens_to_this_host_alone_and_ends_by_a_signal(sink: Sink,
         wait_until(lambda: value(fetch(found[1]), "pykafka_sink_status_looks_total") >= 2, "a second look")
         process.send_signal(number)
         assert process.wait(60) == 0
+
+
+def test_the_command_goes_on_though_nobody_reads_its_lines(sink: Sink, broker: EmbeddedBroker) -> None:
+    words = [sys.executable, "-m", "kafka_sink", "status", "--serve", "0", "--bootstrap-server", sink.servers]
+    with subprocess.Popen([*words, "--interval", "1"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        process.stdout.close()
+        broker.stop_broker(1)  # which it tells
+        wait_until(lambda: "pykafka_sink_status_look_failures_total{" in fetch(url), "a look that failed")
+        before = value(fetch(url), "pykafka_sink_status_looks_total")
+        wait_until(lambda: value(fetch(url), "pykafka_sink_status_looks_total") > before, "another look")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_a_full_disk_ends_no_watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        for line in ("the first", "the second"):
+            _tell(line)
+    said = "standard output cannot be written: No space left on device. The figures are served all the same\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(sink: Sink) -> None:

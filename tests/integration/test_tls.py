@@ -6,16 +6,20 @@ The peers are listeners of Python's ssl module with one certificate each. test_s
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import shutil
 import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +30,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.kafka.client.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
+from kafka_sink.kafka.io import tls
 from kafka_sink.kafka.io.tls import TlsContexts, tls_context
 from kafka_sink.options.parse import parse_producer_options
+from tests.integration.exhausted_descriptors import no_descriptor_left
 from tests.integration.tls_peers import HOST, WAIT_S, Dialogue, Listener, options, refusal
 from tests.support.certificates import DAY, NOW, Authority, Issued
 from tools.kafka_jars import java_command
@@ -92,6 +98,37 @@ def test_trust_and_key_may_be_text(authority: Authority, good: Issued, listening
     with Dialogue(chosen) as dialogue:
         assert dialogue.connect(listening(good, demand).port) == Connected(1)
         assert dialogue.echoed([b"hello"]) == b"hello"
+
+
+@pytest.mark.parametrize("free", [0, 1])
+@pytest.mark.parametrize("given", ["trust", "key"])
+def test_good_certificates_are_not_blamed_if_no_descriptor_is_left(
+    given: str, free: int, authority: Authority, good: Issued
+) -> None:
+    """A file in memory needs the first one, and OpenSSL, which opens it, the second."""
+    key = {"ssl_keystore_certificate_chain": good.chain.read_text(), "ssl_keystore_key": good.key.read_text()}
+    trust = {"ssl_truststore_certificates": authority.text}
+    chosen = options(authority, **(trust if given == "trust" else {**trust, **key}))
+    tls_context(chosen)
+    if given == "key":
+        chosen = replace(chosen, ssl_truststore_certificates=None)
+    with no_descriptor_left(free), pytest.raises(TransportError, match="cannot open more files") as caught:
+        tls_context(chosen)
+    assert caught.value.name == "PKS-5008"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_where_files_in_memory_are_forbidden_a_temporary_one_is_used_and_deleted(
+    number: int, authority: Authority, good: Issued, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tls, "os", SimpleNamespace(memfd_create=forbid))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    context = tls_context(options(authority, ssl_keystore_location=str(good.both)))
+    assert context.cert_store_stats()["x509_ca"] == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_address_is_verified_as_an_address(

@@ -16,9 +16,10 @@ from typing import Any
 import botocore.session
 from botocore.config import Config
 
-from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
+from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError, no_descriptor_error
 from kafka_sink.errors.table.brokers import AWS_LOGIN
 from kafka_sink.kafka.auth.aws_failures import explain_failure
+from kafka_sink.kafka.io.plain_connection import look_for_descriptor
 from kafka_sink.kafka.io.web import login_timeouts_ms
 from kafka_sink.options import SecurityOptions
 from kafka_sink.security.sigv4 import AwsCredentials, AwsRole
@@ -50,11 +51,25 @@ def search(
 def _explained_failures(profile: str | None) -> Iterator[None]:
     try:
         yield
-    except KafkaSinkError:
-        raise
     except Exception as error:
+        if (exhausted := _exhaustion(error)) is not None:
+            raise exhausted from None
+        if isinstance(error, KafkaSinkError):
+            raise
         # Not all of them are botocore's own: errors of parsing dates or JSON get through. Texts may hold secrets.
         raise explain_failure(error, profile or _profile_from_environment() or "default") from None
+
+
+def _exhaustion(error: BaseException) -> TransportError | None:
+    """Botocore wraps the error of a file that it could not open, and skips its file of keys without a word: then there
+    seem to be no keys, or no such profile, which nobody would ask for again."""
+    what = "AWS credentials could not be looked for"
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, OSError) and (exhausted := no_descriptor_error(what, behind)) is not None:
+            return exhausted
+        behind = behind.__cause__ or behind.__context__
+    return look_for_descriptor(what)
 
 
 def _profile_from_environment() -> str | None:

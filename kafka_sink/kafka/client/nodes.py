@@ -15,8 +15,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, LocalProtocolError, TransportError
-from kafka_sink.errors.table.brokers import NO_DESCRIPTOR, TOO_MANY_LOGINS
+from kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    KafkaSinkError,
+    LocalProtocolError,
+    TransportError,
+    copy_error,
+)
+from kafka_sink.errors.table.brokers import TOO_MANY_LOGINS
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import Endpoint
@@ -433,8 +440,8 @@ class NodeSet:
         elif event.addresses:
             self._open(node, now_ms)
         else:
-            reason = event.failure or "the name has no address"
-            self._fail(node, now_ms, TransportError(f"the host name of {node.title} was not resolved: {reason}"))
+            reason = event.failure or TransportError("the name has no address")
+            self._fail(node, now_ms, copy_error(reason, f"the host name of {node.title} was not resolved: {reason}"))
 
     def _resolve(self, node: Node) -> None:
         node.is_resolving = True
@@ -476,7 +483,7 @@ class NodeSet:
         self._disconnect(node)
         connection = node.connection
         was_ready = connection is not None and connection.state is ConnectionState.READY
-        is_theirs = isinstance(failure, TransportError) and failure.entry is not NO_DESCRIPTOR
+        is_theirs = isinstance(failure, TransportError) and not failure.is_local
         if is_theirs and node.is_setting_up and not node.is_bootstrap:
             # A user who set only the bootstrap servers does not know where this address comes from.
             origin = f"node {broker_of(node.node_id)} advertises this address (advertised.listeners)"
@@ -575,7 +582,7 @@ def _failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSin
     if _is_final(reason):
         return type(reason)(f"{text} was refused: {reason}", reason.entry)
     if connection.state is ConnectionState.CONNECTING:
-        return TransportError(f"{text} could not be established: {reason}", reason.entry)
+        return copy_error(reason, f"{text} could not be established: {reason}")
     if connection.state is ConnectionState.NEGOTIATING:
         hint = "is a TLS listener behind this port? Brokers at their limit (max.connections.per.ip) do that as well"
         return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")

@@ -25,7 +25,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafka_sink.errors import TransportError
 from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
@@ -41,7 +40,7 @@ from kafka_sink.kafka.client.commands import (
     Written,
 )
 from kafka_sink.kafka.io.clock import Clock
-from kafka_sink.kafka.io.plain_connection import PlainConnection, failure_of
+from kafka_sink.kafka.io.plain_connection import PlainConnection, failure_of, look_for_descriptor
 from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:
@@ -301,8 +300,9 @@ class Network:
     # ---- endings ---------------------------------------------------------------------------------------------------
 
     def _lose(self, connection: PlainConnection, error: Exception | None) -> None:
+        failure = connection.failure_of(error)  # before its descriptor is free again
         self._drop(connection)
-        self._events.append(Disconnected(connection.connection_id, connection.failure_of(error)))
+        self._events.append(Disconnected(connection.connection_id, failure))
 
     def _drop(self, connection: PlainConnection) -> None:
         del self._connections[connection.connection_id]
@@ -322,8 +322,9 @@ def _resolve(command: Resolve) -> Resolved:
     try:
         found = socket.getaddrinfo(command.host, command.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        return Resolved(command.node_id, (), TransportError(f"{command.host}:{command.port}: {reason}"))
+        peer = f"{command.host}:{command.port}"
+        # A resolver that cannot open its files may say that there is no such name.
+        return Resolved(command.node_id, (), look_for_descriptor(peer) or failure_of(peer, error))
     addresses = dict.fromkeys((int(family), tuple(address)) for family, _, _, _, address in found)
     return Resolved(command.node_id, tuple(addresses))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections import deque
@@ -11,6 +12,8 @@ from kafka_sink.errors import AuthenticationError, TransportError, no_descriptor
 
 # Linux accepts 1024 buffers per call; the send buffer is full long before.
 BUFFERS_PER_CALL = 256
+# Every local port is in use, or there is no memory for a socket.
+_OF_THIS_HOST = (errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM)
 
 
 class PlainConnection:
@@ -54,4 +57,14 @@ def failure_of(peer: str, error: Exception | None) -> TransportError:
         return TransportError(f"{peer} closed the connection")
     if isinstance(error, OSError) and (exhausted := no_descriptor_error(peer, error)) is not None:
         return exhausted
-    return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")
+    is_local = getattr(error, "errno", None) in _OF_THIS_HOST
+    return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}", is_local=is_local)
+
+
+def look_for_descriptor(what: str) -> TransportError | None:
+    """Ask it where a library takes a file that it could not open for one that does not exist. None: there is one."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return no_descriptor_error(what, error)
+    return None

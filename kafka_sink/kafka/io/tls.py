@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError, no_descriptor_error
 from kafka_sink.errors.table.brokers import KEY_FILE
 from kafka_sink.errors.table.writes import PACKAGE_MISSING
 from kafka_sink.options import SecurityOptions
@@ -130,7 +130,8 @@ def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
         with _temporary_file(content) as path:
             context.load_verify_locations(cafile=path)
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"{option} holds no certificate that OpenSSL can read: {_reason(error)}", KEY_FILE) from None
+        text = f"{option} holds no certificate that OpenSSL can read: {_reason(error)}"
+        raise _unusable_error(option, error, text) from None
 
 
 def _load_own_certificate(context: ssl.SSLContext, options: SecurityOptions) -> None:
@@ -165,8 +166,18 @@ def _load_own_certificate(context: ssl.SSLContext, options: SecurityOptions) -> 
         hint = "is the key encrypted, and ssl.key.password the right password for it?"
         if "KEY_VALUES_MISMATCH" in reason:
             hint = "the key does not belong to the first certificate"
-        text = f"{' and '.join(named)}: OpenSSL cannot use this key and certificate ({reason}): {hint}"
-        raise ConfigError(text, KEY_FILE) from None
+        options_named = " and ".join(named)
+        text = f"{options_named}: OpenSSL cannot use this key and certificate ({reason}): {hint}"
+        raise _unusable_error(options_named, error, text) from None
+
+
+def _unusable_error(what: str, error: Exception, text: str) -> KafkaSinkError:
+    """`text` blames the content. It may be good, and this process short of descriptors, also of OpenSSL's own one."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        exhausted = no_descriptor_error(what, error)
+        if exhausted is not None:
+            return exhausted
+    return ConfigError(text, KEY_FILE)
 
 
 def _read_pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
@@ -234,8 +245,8 @@ def pkcs12_to_pem(what: str, name: str, side: str, content: bytes, password: str
 @contextmanager
 def _temporary_file(content: bytes) -> Iterator[str]:
     """A file readable by no other user and deleted afterwards; in memory where the system supports it."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("pem")
+    descriptor = _memory_file()
+    if descriptor is not None:
         try:
             with open(descriptor, "wb", closefd=False) as opened:
                 opened.write(content)
@@ -247,6 +258,18 @@ def _temporary_file(content: bytes) -> Iterator[str]:
         opened_file.write(content)
         opened_file.flush()
         yield opened_file.name
+
+
+def _memory_file() -> int | None:
+    """None: this system has none, or forbids it, as sandboxes of containers may."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    try:
+        return os.memfd_create("pem")
+    except OSError as error:
+        if no_descriptor_error("pem", error) is not None:
+            raise
+        return None
 
 
 def _look_at_sources(options: SecurityOptions) -> tuple[object, ...]:

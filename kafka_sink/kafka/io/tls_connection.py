@@ -18,7 +18,7 @@ from itertools import islice
 
 from kafka_sink.errors import AuthenticationError, TransportError
 from kafka_sink.errors.table.brokers import CERTIFICATE_REFUSED, TLS_MISMATCH
-from kafka_sink.kafka.io.plain_connection import BUFFERS_PER_CALL, PlainConnection
+from kafka_sink.kafka.io.plain_connection import BUFFERS_PER_CALL, PlainConnection, look_for_descriptor
 from kafka_sink.kafka.io.tls import TlsContexts
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -45,6 +45,8 @@ _CERTIFICATE_FAULTS = {
     62: "it is for another host name",
     64: "it is for another address",
 }
+# What OpenSSL also says if it cannot open the file of an authority, or of its list, in a folder of them.
+_NOT_FOUND = (3, 18, 19, 20, 21)
 # Alerts of a broker about the client's certificate.
 _OWN_CERTIFICATE_ALERTS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker demands a client certificate: set ssl.keystore.location, or "
@@ -145,7 +147,8 @@ class TlsConnection(PlainConnection):
 
     def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return AuthenticationError(self._certificate_error_text(error), CERTIFICATE_REFUSED)
+            exhausted = look_for_descriptor(self.peer) if error.verify_code in _NOT_FOUND else None
+            return exhausted or AuthenticationError(self._certificate_error_text(error), CERTIFICATE_REFUSED)
         if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
             error = None
         if isinstance(error, ssl.SSLError):

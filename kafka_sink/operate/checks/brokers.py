@@ -41,7 +41,7 @@ def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
     limit_s = job.timeout_s * CONNECT_SHARE
     told = call_side_by_side([partial(trouble_of, server, limit_s) for server in servers], limit_s)
     troubles = [
-        each if isinstance(each, str) else _silence(server, limit_s) for server, each in zip(servers, told, strict=True)
+        _silence(server, limit_s) if each is None else str(each) for server, each in zip(servers, told, strict=True)
     ]
     dead = [trouble for trouble in troubles if trouble]
     for trouble in dead:

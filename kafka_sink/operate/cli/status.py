@@ -21,7 +21,7 @@ from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.operate.cli.brokers import given_brokers, ledger_of_file, producer_options
 from kafka_sink.operate.cli.refresh import until_stopped
 from kafka_sink.operate.cli.report import DONE, REFUSED, Report, batch_word, table, verdict_word
-from kafka_sink.operate.cli.streams import print_text
+from kafka_sink.operate.cli.streams import OutputFailed, ReaderGone, print_error, print_text
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts
 from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, span, worst
@@ -100,8 +100,18 @@ def _serve(given: argparse.Namespace, limits: Limits) -> Report:
     pauses = itertools.repeat(given.interval, given.count - 1) if given.count else itertools.repeat(given.interval)
     with until_stopped():
         print_text(f"figures for Prometheus at http://{host}:{port}/metrics")
-        serve(Watcher(connect, limits, print_text, describe, given.interval), listener, pauses)
+        serve(Watcher(connect, limits, _tell, describe, given.interval), listener, pauses)
     return Report(DONE, {})
+
+
+def _tell(line: str) -> None:
+    """The figures matter more than this log: nobody may read it any more, or it may have no space."""
+    try:
+        print_text(line)
+    except ReaderGone:
+        pass
+    except OutputFailed as error:
+        print_error(f"{error}. The figures are served all the same")
 
 
 # ---- for people ------------------------------------------------------------------------------------------------------

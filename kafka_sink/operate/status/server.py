@@ -15,7 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any
 
 from kafka_sink.errors import KafkaSinkError
@@ -31,8 +31,9 @@ INCOMPLETE = "Incomplete"
 
 
 class Watcher:
-    """`connect` makes a cluster with its client. `tell` gets a line for people when something changes. `describe`
-    makes the object of /status.json. `interval_s`: how often it looks, for those who wonder whether it still does."""
+    """`connect` makes a cluster with its client. `tell` gets a line for people when something changes, and must not
+    raise. `describe` makes the object of /status.json. `interval_s`: how often it looks, for those who wonder whether
+    it still does."""
 
     def __init__(
         self,
@@ -81,7 +82,8 @@ class Watcher:
         except Exception as error:  # a mistake of this program must not end the watch either
             self.close()
             if not isinstance(error, KafkaSinkError):
-                traceback.print_exc()
+                with suppress(OSError):  # as for the lines to people: nobody may read it
+                    traceback.print_exc()
             return str(error) or type(error).__name__, type(error).__name__
         self._last = time.time(), facts, found
         missing = [*facts.notes, *(each.problem for each in facts.ledgers if each.problem)]

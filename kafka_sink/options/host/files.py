@@ -7,7 +7,7 @@ of `add_search_folder`, which the Spark side calls with Spark's own one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kafka_sink.errors import ConfigError, no_descriptor_error
@@ -25,7 +25,7 @@ _more_folders: list[Callable[[], str | None]] = []
 
 
 def add_search_folder(folder: Callable[[], str | None]) -> None:
-    """`folder` may return None. Adding it twice has no effect."""
+    """`folder` may return None, and must not raise. Adding it twice has no effect."""
     if folder not in _more_folders:
         _more_folders.append(folder)
 
@@ -39,25 +39,34 @@ def _working_folder() -> str | None:
 
 
 def locate_file(option: str, name: str) -> Path:
-    path = Path(name)
-    if path.is_absolute():
-        places = [path]
-    else:
-        here = _working_folder()
-        places = [] if here is None else [Path(here) / path]
-        places += [Path(folder) / path.name for folder in (each() for each in _more_folders) if folder is not None]
-    allowed = [place for place in places if is_allowed_file(place)]
-    if places and not allowed:
+    allowed: list[Path] = []
+    has_places = False
+    for place in _places_of(Path(name)):
+        has_places = True
+        if is_allowed_file(place):
+            if os.path.exists(place):  # unlike the method of a path it never raises
+                return place
+            allowed.append(place)
+    if has_places and not allowed:
         raise file_error(option)
-    for place in allowed:
-        if os.path.exists(place):  # unlike the method of a path it never raises
-            return place
     looked = ", ".join(str(place.parent) for place in allowed) or "the working directory, which was deleted"
     raise ConfigError(
         f"{option}={name}: there is no such file in {looked}. The file has to be on every host that connects; with "
         "spark-submit --files FILE name it here without its folder",
         FILE_UNREADABLE,
     )
+
+
+def _places_of(path: Path) -> Iterator[Path]:
+    """One by one: Spark is asked for its folder only if the file is not where the process works."""
+    if path.is_absolute():
+        yield path
+        return
+    if (here := _working_folder()) is not None:
+        yield Path(here) / path
+    for find in _more_folders:
+        if (folder := find()) is not None:
+            yield Path(folder) / path.name
 
 
 def read_file(option: str, name: str) -> bytes:

@@ -84,6 +84,12 @@ def dropped_error(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:
     return error
 
 
+def stopped_error(why: str) -> DeliveryError:
+    """The producer's thread ended by itself."""
+    text = f"the producer stopped: {why}. What was not acknowledged may be in the log all the same"
+    return DeliveryError(text, ambiguous=True)
+
+
 def commit_unknown(cause: KafkaSinkError) -> KafkaSinkError:
     """For the caller of a commit that was requested and not answered before the producer ended."""
     error = copy_error(

@@ -414,6 +414,30 @@ def test_memory_that_is_missing_for_a_later_piece_is_told_by_the_future(monkeypa
         future.result(0)
 
 
+@pytest.mark.parametrize("where", ["cut", "slice"])
+def test_memory_that_is_missing_before_a_later_piece_is_made_is_told_by_the_future(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = Shell(linger_ms=60_000)
+    future = arrow_future(shell, 100)
+    owner, name = (appender_module, "cut_rows") if where == "cut" else (RecordColumns, "slice")
+    first, second = (shell.collector("t"), columns(60)), (shell.collector("other"), columns(40))
+    real = getattr(owner, name)
+
+    def fail_for_second(given: RecordColumns, *arguments: Any, **named: Any) -> Any:
+        if given is second[1]:
+            raise MemoryError
+        return real(given, *arguments, **named)
+
+    monkeypatch.setattr(owner, name, fail_for_second)
+    shell.appender.send_columns([first, second], future)
+    shell.post_behind()
+    for batch in shell.posted():
+        shell.complete(batch)
+    with pytest.raises(DataError, match="40 of 100 rows failed, first: there was not enough memory to put records"):
+        future.result(0)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -434,6 +458,22 @@ def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(
     shell.appender.end(DeliveryError("the end"), LocalProtocolError("closed"))
     with pytest.raises(DeliveryError, match="the end"):
         future.result(0)
+
+
+def test_rows_are_not_told_as_not_sent_though_memory_runs_out_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in a batch already, and the error that would say so cannot be made."""
+    shell = Shell(linger_ms=0)
+    future = shell.send()
+
+    def out_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(shell.appender, "_note_oldest", out_of_memory)
+    monkeypatch.setattr(appender_module, "LocalProtocolError", out_of_memory)
+    with pytest.raises(MemoryError):
+        shell.close_due()
+    assert not future.done()
+    assert "nobody knows which are in" in str(shell.mailbox.broken)
 
 
 def test_out_of_memory_before_anything_is_assembled_fails_the_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:

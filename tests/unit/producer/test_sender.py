@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
+import kafka_sink
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import split
@@ -24,11 +31,14 @@ from kafka_sink.kafka.client.commands import (
 )
 from kafka_sink.kafka.client.node import Node
 from kafka_sink.producer import thread_log
+from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.mailbox import CLOSE, COMMIT
 
 from .shell import FakeLogger, Result, SenderShell, cluster_of, delivered, held_by_another_thread
+
+PACKAGE = Path(kafka_sink.__file__).parent
 
 
 def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
@@ -426,6 +436,81 @@ def test_rows_that_cannot_be_told_of_the_end_keep_nobody_else_waiting(logger: Fa
     shell.mailbox.break_down(LocalProtocolError("a bug"))
     shell.sender.run()
     assert [future.done() for future in futures] == [True, True]
+
+
+class NoMemory:
+    """A trace of the sender's end: no memory at the given line of the package, counted from its first."""
+
+    def __init__(self, at_line: int) -> None:
+        self.lines_left = at_line
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> NoMemory | None:
+        if PACKAGE not in Path(frame.f_code.co_filename).parents:
+            return None
+        if event == "line":
+            self.lines_left -= 1
+            if not self.lines_left:
+                raise MemoryError
+        return self
+
+
+def test_nobody_waits_for_ever_wherever_memory_runs_out_while_a_sender_ends(logger: FakeLogger) -> None:
+    told_of_lines = 0
+    for at_line in itertools.count(1):
+        shell = SenderShell(linger_ms=0)
+        shell.mailbox.end_for_sender = shell.sender.tell_end
+        sent = shell.send()
+        commit = shell.post_behind(COMMIT)
+        shell.sender.turn()
+        collected, flush = shell.send(topic="other"), shell.post_behind("flush()")
+        shell.engine.bug = MemoryError("in the engine")
+        memory, before = NoMemory(at_line), sys.gettrace()
+        end = shell.sender._end
+
+        def end_without_memory(memory: NoMemory = memory, end: Callable[[], None] = end) -> None:
+            sys.settrace(memory)
+            try:
+                end()
+            finally:
+                sys.settrace(None)
+
+        shell.sender._end = end_without_memory  # type: ignore[method-assign]
+        try:
+            with suppress(MemoryError):
+                shell.sender.run()
+        finally:
+            sys.settrace(before)
+        for lock in (shell.mailbox.lock, shell.appender.lock):
+            while lock._is_owned():  # type: ignore[attr-defined]
+                lock.release()  # a trace can raise just before `with` does it, which nothing real does
+        if memory.lines_left > 0:
+            break
+        told_of_lines += 1
+        for future in (sent, collected):
+            with pytest.raises(DeliveryError) as caught:
+                future.result(0)
+            assert caught.value.ambiguous
+        with pytest.raises(DeliveryError, match="MemoryError: in the engine") as caught:
+            shell.mailbox.wait_for_operation(commit, shell.clock.now_ms, "no limit")
+        assert caught.value.name == "PKS-5009"
+        with pytest.raises(DeliveryError, match="MemoryError: in the engine"):
+            shell.mailbox.wait_for_operation(flush, shell.clock.now_ms, "no limit")
+        with pytest.raises(DeliveryError):
+            shell.send()
+    assert told_of_lines > 20
+
+
+def test_an_arrow_batch_that_nobody_can_tell_of_the_end_is_in_doubt(logger: FakeLogger) -> None:
+    shell = SenderShell(linger_ms=0)
+    shell.mailbox.end_for_sender = shell.sender.tell_end
+    future = ArrowFuture(shell.mailbox, row_count=1, byte_count=1)
+    future.fail = Unfailing().fail_rest  # type: ignore[method-assign]
+    shell.mailbox.add_pending(future)
+    shell.mailbox.post(c.Abandon(DeliveryError("abandoned")))
+    shell.sender.run()
+    with pytest.raises(DeliveryError, match="its thread ended without a word") as caught:
+        future.result(0)
+    assert caught.value.ambiguous
 
 
 def test_records_end_with_their_reason_though_the_sockets_do_not_close(logger: FakeLogger) -> None:

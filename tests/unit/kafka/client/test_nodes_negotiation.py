@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
-from kafka_sink.kafka.client.commands import Buffer, Connected, Received, Resolved, Send
+from kafka_sink.kafka.client.commands import Buffer, Connect, Connected, Disconnected, Received, Resolved, Send
 from kafka_sink.kafka.client.request import Request
+from kafka_sink.kafka.io.plain_connection import failure_of
 from kafka_sink.kafka.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from tests.unit.kafka.client.network_driver import Driver, notices, produce, request
@@ -88,6 +92,36 @@ def test_a_name_that_does_not_resolve_backs_off_and_names_the_host() -> None:
     assert "badhost:1234 (node 0) was not resolved: no such name" in notice
     assert driver.delay_ms() == 50
     assert not driver.nodes.is_ready(0, driver.now_ms)
+
+
+@pytest.mark.parametrize("is_connecting", [False, True])
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (errno.EMFILE, "PKS-5008"),
+        (errno.EADDRNOTAVAIL, "PKS-3003"),
+        (errno.ENOBUFS, "PKS-3003"),
+        (errno.ENOMEM, "PKS-3003"),
+    ],
+)
+def test_what_this_host_lacks_is_not_blamed_on_what_a_broker_advertises(
+    number: int, name: str, is_connecting: bool
+) -> None:
+    driver = Driver()
+    reason = failure_of("a:9092", OSError(number, os.strerror(number)))
+    driver.nodes.connect(0, driver.now_ms)
+    driver.nodes.take_commands()
+    if is_connecting:
+        driver.nodes.on_input(driver.now_ms, Resolved(0, ((2, ("10.0.0.1", 9092)),)))
+        (connect,) = [each for each in driver.nodes.take_commands() if isinstance(each, Connect)]
+        driver.nodes.on_input(driver.now_ms, Disconnected(connect.connection_id, reason))
+    else:
+        driver.nodes.on_input(driver.now_ms, Resolved(0, (), reason))
+    (notice,) = notices(driver.nodes.take_commands())
+    assert os.strerror(number) in notice
+    assert "advertise" not in notice
+    assert driver.nodes.last_failure is not None and driver.nodes.last_failure.name == name
+    assert driver.delay_ms() == 50
 
 
 def test_an_event_of_a_closed_connection_is_ignored() -> None:

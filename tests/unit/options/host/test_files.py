@@ -52,6 +52,21 @@ def test_a_bare_name_is_looked_for_here_and_then_where_spark_keeps_files(
 
 
 @pytest.mark.usefixtures("more_folders")
+def test_other_folders_are_asked_for_only_if_the_file_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    add_search_folder(lambda: asked.append("spark"))
+    (tmp_path / "ca.pem").write_text("here")
+    assert read_file("ssl.x", "ca.pem") == b"here"
+    assert asked == []
+    with pytest.raises(ConfigError, match="no such file"):
+        read_file("ssl.x", "key.pem")
+    assert asked == ["spark"]
+
+
+@pytest.mark.usefixtures("more_folders")
 def test_a_bare_name_is_looked_for_although_the_working_directory_was_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
