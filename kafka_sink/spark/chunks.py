@@ -340,17 +340,27 @@ def _progress_text(division: Division, chunk: ChunkSummary, done: int) -> str:
 
 
 def _as_in_this_thread(session: Any, write: Callable[[int], ChunkSummary]) -> Callable[[int], ChunkSummary]:
-    """For another thread: Spark's jobs belong to the same job group and pool."""
-    if is_of_connect(session):
-        return write
-    context = session.sparkContext
-    properties: Sequence[tuple[str, str]] = [
-        (name, value) for name in _OF_THREAD if (value := context.getLocalProperty(name)) is not None
-    ]
+    """For another thread: Spark's jobs belong to the same job group and pool, and have the same tags."""
+    tags = _tags_of(session)
+    properties: Sequence[tuple[str, str]] = []
+    if not is_of_connect(session):
+        context = session.sparkContext
+        properties = [(name, value) for name in _OF_THREAD if (value := context.getLocalProperty(name)) is not None]
 
     def write_here(number: int) -> ChunkSummary:
+        for tag in tags:
+            session.addTag(tag)
         for name, value in properties:
-            context.setLocalProperty(name, value)
+            session.sparkContext.setLocalProperty(name, value)
         return write(number)
 
     return write_here
+
+
+def _tags_of(session: Any) -> Collection[str]:
+    """PySpark 3.4 has no tags, 3.5 has them over Connect only."""
+    try:
+        tags: Collection[str] = session.getTags()
+    except (AttributeError, RuntimeError):
+        return ()
+    return tags
