@@ -201,8 +201,8 @@ REGISTRY_REFUSED = _of_schemas(
     "PKS-7005", "schema registry refused",
     "It has no such subject or schema, or calls it incompatible; its reason is in the text.",
     "Register the schema first (auto.register.schemas=true does), or make it compatible. If it should be there, look "
-    "whether this is the right registry and context. A schema that is made from columns changes with them, also with "
-    "which of them can be null: value.schema or use.latest.version=true gives a stream one schema for all batches.",
+    "whether this is the right registry and context. A stream whose columns can be null in some batches only needs "
+    "value.schema or use.latest.version=true.",
     ("the schema is not registered under", "has no subject"),
 )
 REGISTRY_UNREACHABLE = _of_schemas(
