@@ -359,16 +359,28 @@ def _write_beside_each_other(
 def _as_in_this_thread(
     session: Any, jobs: JobName | None, write: Callable[[int], ChunkSummary]
 ) -> Callable[[int], ChunkSummary]:
-    """For another thread: Spark's jobs belong to the same job group and pool, and have this name as well."""
+    """For another thread: Spark's jobs belong to the same job group and pool, have the same tags, and this name as well."""
+    tags = _tags_of(session)
     properties: list[tuple[str, str]] = []
     if not is_of_connect(session):
         context = session.sparkContext
         properties += [(name, value) for name in _OF_THREAD if (value := context.getLocalProperty(name)) is not None]
 
     def write_here(number: int) -> ChunkSummary:
+        for tag in tags:
+            session.addTag(tag)
         for name, value in properties:
             context.setLocalProperty(name, value)
         with name_jobs(jobs):
             return write(number)
 
     return write_here
+
+
+def _tags_of(session: Any) -> Collection[str]:
+    """PySpark 3.4 has no tags, 3.5 has them over Connect only."""
+    try:
+        tags: Collection[str] = session.getTags()
+    except (AttributeError, RuntimeError):
+        return ()
+    return tags

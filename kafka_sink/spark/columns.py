@@ -154,6 +154,7 @@ def choose_columns(
         text = "this DataFrame cannot be written to Kafka: " + "; ".join(str(problem) for problem in problems)
         raise ConfigError(text, common_entry(problems, problems[0].entry))
     used = {traceparent, operation, before, row_id, *(index for _, index in (*found, *record, *attributes))}
+    _check_unused(schema, used)
     ignored = tuple(
         name
         for index, name in enumerate(names)
@@ -170,6 +171,18 @@ def choose_columns(
         before=before,
         row_id=row_id,
     )
+
+
+def _check_unused(schema: StructType, used: Collection[int | None]) -> None:
+    """Spark sends every column to the tasks, also those that are not written. pyarrow cannot read one of this type."""
+    for index, field in enumerate(schema.fields):
+        kind = field.dataType.simpleString()
+        if index not in used and kind.startswith(("interval year", "interval month")):
+            raise ConfigError(
+                f"column {field.name} is not written, and its type {kind} cannot be sent to Python: leave it out of "
+                f"the DataFrame, drop('{field.name}')",
+                COLUMN_TYPE,
+            )
 
 
 def encoded_sides(

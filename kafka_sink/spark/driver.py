@@ -59,7 +59,7 @@ from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.files import application_folder, look_in_spark_files
-from kafka_sink.spark.process import lives_on, time_since
+from kafka_sink.spark.process import is_sparks, lives_on, time_since
 
 if TYPE_CHECKING:
     from kafka_sink.commit.listing import Listed
@@ -304,6 +304,10 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     batch write has no other batch, so all of its transactions are aborted, and the ledger is read only if a commit can
     have begun. The run of a query may have decided another batch, and is swept after its next one. Killed tasks may
     still be about to begin transactions, so this waits for some seconds, unless each task has left a message.
+
+    Over Spark Connect the tasks of an interrupted write even run on while this waits: Spark interrupts the thread that
+    writes, which calls this, and cancels the job afterwards. So where the process lives on, the run is swept once more
+    after this has returned.
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None:
@@ -324,6 +328,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
                 client, key, receipts, may_be_decided=may_be_decided, has_late_tasks=not batch.is_complete
             ),
         )
+        if is_own_run and not batch.is_complete and is_sparks() and lives_on():
+            _sweep_later(batch, batch.sink_id)
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
@@ -337,6 +343,17 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     if not result.is_swept:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
     return result.conclusion if has_transactions else None
+
+
+def _sweep_later(batch: FinishedBatch, sink_id: str) -> None:
+    """No other batch has this run. Readers wait until the time-out if it fails, and the abort has warned if it did."""
+
+    def sweep() -> None:
+        with suppress(Exception), CLIENTS.value.borrow(batch.options.producer) as client:
+            driver = Driver(batch.options, sink_id, batch.run, batch.key)
+            driver.abort(client, batch.key, (), may_be_decided=False, has_late_tasks=True)
+
+    CLOSINGS.value.begin(sink_id_of_query(sink_id, batch.key.query_id), sweep)
 
 
 def _warn_of_waiting_readers(

@@ -14,6 +14,7 @@ with several streams, a worker of Spark Connect. Nothing here changes its loggin
 
 from __future__ import annotations
 
+import logging
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from kafka_sink.spark.driver import FinishedBatch
 
+_LOGGER = logging.getLogger("kafka_sink")
 QUERY_ID_OPTION = "query.id"
 # An object: Spark would parse a text anew for each batch.
 _SCHEMA = StructType().add(RESULT, BinaryType())
@@ -66,9 +68,11 @@ _SCHEMA = StructType().add(RESULT, BinaryType())
 INTERRUPTED, CANCELLED = "java.lang.InterruptedException", "cancelled job group"
 QUERY_STOPPED = (
     "the query was stopped, or its job cancelled, in the middle of a batch, which is not delivered and will be written "
-    "again when it goes on "
-    f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect.\n: {INTERRUPTED})"
+    "again when it goes on. It was told: "
 )
+STOPPED_END = f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect.\n: {INTERRUPTED})"
+# Of the error that told it. It stays short and without its cause, for the reason above.
+TOLD_MAX = 500
 # What mapInArrow can find by its name, whatever the session says about upper and lower case.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -285,7 +289,9 @@ def explain_stop(frame: DataFrame) -> Iterator[None]:
     except Exception as error:
         if not _is_of_stop(frame, str(error)):
             raise
-        raise TransactionAborted(QUERY_STOPPED) from None
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        _LOGGER.debug("a batch of a query that was stopped ended with", exc_info=error)
+        raise TransactionAborted(f"{QUERY_STOPPED}{told[:TOLD_MAX]} {STOPPED_END}") from None
 
 
 def _is_of_stop(frame: DataFrame, text: str) -> bool:

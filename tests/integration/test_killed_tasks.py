@@ -20,8 +20,10 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.attempt import Attempt, begin_attempt
+from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, waiting_text
 from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.process import FACTORY
 from kafka_sink.spark.row_path import RowPath
 from kafka_sink.spark.task import Task
 from kafka_sink.spark.task_context import TaskPlace
@@ -101,6 +103,25 @@ def test_a_transaction_that_a_killed_task_begins_after_the_abort_has_begun_is_ab
     late.join()
     assert len(KILLED) == 2
     wait_until(lambda: not write.is_open(), "both transactions are aborted")
+
+
+@pytest.mark.parametrize("is_sparks", [True, False], ids=["in Spark's process", "in the user's"])
+def test_what_tasks_leave_that_run_on_until_the_abort_is_over_is_swept_afterwards(
+    monkeypatch: pytest.MonkeyPatch, is_sparks: bool
+) -> None:
+    """Over Spark Connect the job of an interrupted write is cancelled when the abort has returned. In a user's process
+    the job has ended before."""
+    if is_sparks:
+        monkeypatch.setenv(f"{FACTORY}PORT", "1")
+    with EmbeddedBroker(1, topics={"rows": 1}) as broker:
+        write = Write(broker.bootstrap_servers, "rows")
+        write.abort(has_late_tasks=True)
+        write.task(tid=12)
+        if is_sparks:
+            wait_until(lambda: not write.is_open(), "the transaction is aborted", 30)
+        CLOSINGS.value.wait()
+        assert write.is_open() == (not is_sparks)
+        assert end_offsets(write.servers, "rows", "read_uncommitted") != {0: 0}
 
 
 @pytest.mark.parametrize("answers", [[False], [True, False]], ids=["before InitProducerId", "before the first record"])

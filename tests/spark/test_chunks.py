@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import threading
 import time
 import zlib
 from collections import Counter
@@ -12,12 +13,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import kafka_sink
 from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.spark import chunks
+from kafka_sink.spark.planning import PlannedWrite
+from kafka_sink.spark.second_door import write_planned
 from tests.spark.parity import values, writable_topic
 from tests.spark.writes import named
 from tests.support.commanding import Sink, rows
@@ -145,6 +150,28 @@ def test_an_export_that_a_dead_run_has_decided_in_one_piece_is_finished_and_not_
         kafka_sink.write_in_chunks(numbers(spark), given, chunks=2, by="key")
     assert open_transactions(kafka_4.bootstrap_servers, sink.sink_id) == []
     assert values(kafka_4, topic_name) == sorted(rows(key, 0, 1))
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4", reason="sessions have no tags")
+def test_chunks_of_other_threads_have_the_tags_by_which_their_caller_interrupts_them(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    seen = []
+
+    def write(frame: DataFrame, planned: PlannedWrite) -> kafka_sink.WriteSummary:
+        seen.append((threading.current_thread().name, set(frame.sparkSession.getTags())))
+        return write_planned(frame, planned)
+
+    monkeypatch.setattr(chunks, "write_planned", write)
+    spark.addTag("export")
+    try:
+        kafka_sink.write_in_chunks(numbers(spark), named(kafka_4, topic_name), chunks=2, by="key", parallel=2)
+    finally:
+        spark.clearTags()
+    assert [tags for _, tags in seen] == [{"export"}] * 2
+    assert all(name.startswith("kafka-sink-chunk") for name, _ in seen)
+    assert values(kafka_4, topic_name) == all_values()
 
 
 def test_an_export_that_was_begun_in_chunks_is_not_written_in_one_piece(

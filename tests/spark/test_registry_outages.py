@@ -143,7 +143,8 @@ def test_a_stream_goes_on_without_the_registry_even_when_spark_ends_its_processe
     try:
         query.processAllAvailable()
         asked = embedded_registry.requests()
-        assert {path for _, path in asked} == {"/subjects/orders-value/versions"}
+        path = "/subjects/orders-value/versions"
+        assert set(asked) == {("GET", f"{path}/latest"), ("POST", path)}
         embedded_registry.stop()
         folder.add("c")
         query.processAllAvailable()

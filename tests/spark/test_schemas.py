@@ -117,7 +117,8 @@ def test_the_registry_is_asked_while_planning_and_by_no_executor(
         schema_registry_url=embedded_registry.url, auto_register_schemas="true",
     )  # fmt: skip
     assert len(written(embedded_kafka, "numbers")) == 160
-    assert embedded_registry.requests() == [("POST", "/subjects/numbers-value/versions")]
+    path = "/subjects/numbers-value/versions"
+    assert embedded_registry.requests() == [("GET", f"{path}/latest"), ("POST", path)]
 
 
 def test_a_stream_writes_by_the_latest_version_of_its_subject(
@@ -148,6 +149,30 @@ def test_a_stream_writes_by_the_latest_version_of_its_subject(
     rows = written(embedded_kafka, "lines")
     assert sorted(read(row.value, context("lines"))["LINE"] for row in rows) == ["a", "b", "c"]
     assert {row.value[:5] for row in rows if row.value} == {b"\0" + struct.pack(">I", schema_id)}
+
+
+def test_a_stream_goes_on_with_its_schema_when_spark_decides_anew_which_columns_can_be_null(
+    spark: SparkSession,
+    embedded_kafka: EmbeddedBroker,
+    embedded_registry: EmbeddedRegistry,
+    tmp_path: Path,
+) -> None:
+    """Spark leaves out a side of a union that has no rows, and with it the nulls that only this side could have."""
+    for name in ("web", "shop"):
+        (tmp_path / name).mkdir()
+    folders = [Folder(spark, tmp_path / name) for name in ("web", "shop")]
+    web = folders[0].read().select(F.col("value").alias("line"), F.lit("web").alias("channel"))
+    shop = folders[1].read().select(F.lit("shop").alias("line"), F.col("value").alias("channel"))
+    options = {"value_format": "avro", "schema_registry_url": embedded_registry.url, "auto_register_schemas": "true"}
+    for place in (0, 1, 0):  # alone, each side would have a schema that is not compatible with the other's
+        folders[place].add("a")
+        query = start(web.union(shop), embedded_kafka.bootstrap_servers, str(tmp_path / "c"), topic="lines", **options)
+        run_to_end(query)
+    read = AvroDeserializer(client(embedded_registry))
+    rows = written(embedded_kafka, "lines")
+    found = [read(row.value, context("lines")) for row in rows]
+    assert sorted((each["line"], each["channel"]) for each in found) == [("a", "web"), ("a", "web"), ("shop", "a")]
+    assert len(embedded_registry.do(lambda core: core.store.snapshot())["lines-value"]) == 2
 
 
 def test_inside_foreach_batch_values_are_protobuf_that_confluents_deserializer_reads(

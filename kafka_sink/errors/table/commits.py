@@ -206,7 +206,8 @@ REGISTRY_REFUSED = _of_schemas(
     "PKS-7005", "schema registry refused",
     "It has no such subject or schema, or calls it incompatible; its reason is in the text.",
     "Register the schema first (auto.register.schemas=true does), or make it compatible. If it should be there, look "
-    "whether this is the right registry and context.",
+    "whether this is the right registry and context. A stream whose columns can be null in some batches only needs "
+    "value.schema or use.latest.version=true.",
     ("the schema is not registered under", "has no subject"),
 )
 REGISTRY_UNREACHABLE = _of_schemas(

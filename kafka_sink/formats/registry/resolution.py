@@ -9,6 +9,8 @@ Pure: the caller passes the function that sends a request and returns the respon
         of keys that hold the id    one request that looks the schema up; if it is missing, one that registers it, and
                                     one for the versions of the subject, because a new id moves keys
     otherwise                       one request that looks the schema up under its subject
+    a schema derived from columns   before the three above: one for the latest version, which is used if it differs in
+                                    nothing but in allowing more nulls
 
 There are more for schemas that one of Avro or Protobuf refers to, one each; by id, for a GUID or rules that are needed
 but were not in the response (old registries answer a registration with the id alone), and for the text that a registry
@@ -46,6 +48,7 @@ from kafka_sink.formats.registry.answer import (
     parse_refusal,
     parse_registered,
 )
+from kafka_sink.formats.registry.nullability import allow_nulls_of_both
 from kafka_sink.formats.registry.request import RegistryRequest
 from kafka_sink.formats.registry.schema import JSON, ResolvedSchema, Schema
 from kafka_sink.formats.registry.subject import add_context_of
@@ -64,7 +67,8 @@ class SchemaQuery:
     `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the framing. `side` is
     key or value, for option names in errors. `needs_rules`: the write must know the schema's rules. `reads_back`: the
     registry's text is needed although one was given, because readers count its messages. `tells_new`: the write must
-    know if the schema was registered beside earlier ones.
+    know if the schema was registered beside earlier ones. `is_derived`: `schema` was made from columns, so where it
+    allows null may change from batch to batch.
     """
 
     side: str
@@ -78,6 +82,7 @@ class SchemaQuery:
     needs_rules: bool = False
     reads_back: bool = False
     tells_new: bool = False
+    is_derived: bool = False
 
     @property
     def is_immutable(self) -> bool:
@@ -127,8 +132,28 @@ def _find(query: SchemaQuery, send: Send) -> ResolvedSchema:
             "use.latest.version=true",
             SCHEMA_MISSING,
         )
-    if not query.registers:
-        return _look_up(query, schema, send)
+    if query.is_derived:
+        return _find_derived(query, schema, send)
+    return _find_or_register(query, schema, send) if query.registers else _look_up(query, schema, send)
+
+
+def _find_derived(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
+    """With the latest version, if that only allows more nulls: a batch that happens to be stricter goes on with the
+    schema and the id of those before it. What is registered allows the nulls of both."""
+    request = ask.by_version(query.subject, ask.LATEST)
+    answer = send(request)
+    if answer.status in RETRIABLE:
+        raise _refusal_error(answer, query, request)
+    latest = parse_registered(answer) if answer.is_good else None
+    wide = None if latest is None else allow_nulls_of_both(latest.schema, schema)
+    if latest is not None and wide == latest.schema:
+        return latest
+    if query.registers:
+        return _find_or_register(query, wide or schema, send)
+    return _look_up(query, schema, send, wide)
+
+
+def _find_or_register(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
     if not query.tells_new:
         return _register(query, schema, send)
     known = ask.look_up(query.subject, schema, normalize=query.normalizes)
@@ -165,7 +190,8 @@ def _read(answer: RegistryAnswer, request: RegistryRequest, query: SchemaQuery, 
     return found
 
 
-def _look_up(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
+def _look_up(query: SchemaQuery, schema: Schema, send: Send, wide: Schema | None = None) -> ResolvedSchema:
+    """`wide` is what would be registered, if that is another one."""
     request = ask.look_up(query.subject, schema, normalize=query.normalizes)
     answer = send(request)
     code = parse_refusal(answer)[0] if answer.status == 404 else 0
@@ -177,7 +203,7 @@ def _look_up(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
     )
     if code != SCHEMA_NOT_FOUND:
         raise ConfigError(f"{answer.source} has no subject {query.subject!r}. {way_out}", REGISTRY_REFUSED)
-    reasons = _describe_compatibility(query, schema, send)
+    reasons = _describe_compatibility(query, wide or schema, send)
     raise ConfigError(
         f"{answer.source}: the schema is not registered under {query.subject!r}{reasons}. {way_out}",
         REGISTRY_REFUSED,
@@ -284,11 +310,20 @@ def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: Registry
     return ConfigError(f"{text}: {_describe_refusal(answer, code, query)}", REGISTRY_REFUSED)
 
 
+def _advice_on_nulls(query: SchemaQuery) -> str:
+    if not query.is_derived:
+        return ""
+    return (
+        f". If they differ only in where null is allowed: Spark decides that anew in each micro-batch, so give the "
+        f"schema with {query.side}.schema, or set use.latest.version=true"
+    )
+
+
 def _describe_refusal(answer: RegistryAnswer, code: int, query: SchemaQuery) -> str:
     if answer.status == 409:
         return (
             f"the schema is not compatible with those registered under {query.subject!r}. Nothing was written. "
-            "Change the columns so that it is, or write under another subject"
+            "Change the columns so that it is, or write under another subject" + _advice_on_nulls(query)
         )
     if answer.status == 404:
         if query.identity is not None:

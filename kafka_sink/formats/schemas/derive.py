@@ -15,7 +15,16 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import TYPE_UNWRITABLE
 from kafka_sink.formats.records.bytes_column import plain_type
 from kafka_sink.formats.schemas.avro import AvroSchema, check_name, is_name
-from kafka_sink.formats.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
+from kafka_sink.formats.schemas.naming import (
+    Problems,
+    cast_text,
+    column_text,
+    is_bytes,
+    is_list,
+    is_text,
+    join_path,
+    spark_name,
+)
 
 _SIMPLE = {
     "null": "null", "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
@@ -56,9 +65,7 @@ class _Derivation:
             return self._derive_map(kind, name, path)
         found = derive_scalar(kind)
         if found is None:
-            self.problems.add(
-                f"{column_text(path)} has type {spark_name(kind)}, which Avro lacks; CAST({path or 'x'} AS STRING)"
-            )
+            self.problems.add(f"{column_text(path)} has type {spark_name(kind)}, which Avro lacks; {cast_text(path)}")
         return found
 
     def _derive_map(self, kind: pa.DataType, name: str, path: str) -> Any:

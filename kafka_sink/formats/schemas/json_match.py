@@ -20,6 +20,7 @@ from kafka_sink.formats.schemas.json_schema_view import SchemaView, type_names
 from kafka_sink.formats.schemas.json_text import format_dates, format_intervals, format_timestamps
 from kafka_sink.formats.schemas.naming import (
     Problems,
+    cast_text,
     column_text,
     is_bytes,
     is_list,
@@ -81,8 +82,8 @@ class _Matcher:
             return self._map(kind, keywords, path)
         found = _match_scalar(kind, is_strict=keywords is not None)
         if found is None:
-            cure = f"CAST({path or 'x'} AS STRING)"
-            self._problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
+            has = f"{column_text(path)} has type {spark_name(kind)}"
+            self._problems.add(f"{has}, for which JSON has no text; {cast_text(path)}")
             return encode_null
         return found
 

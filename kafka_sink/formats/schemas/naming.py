@@ -4,6 +4,7 @@ because the user knows these."""
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,13 @@ _SIMPLE = {
     "large_binary": "binary", "date32[day]": "date", "string_view": "string", "binary_view": "binary",
 }  # fmt: skip
 LISTED_MAX = 50
+# Items of arrays, keys and values of maps, as they are named in a path.
+_INSIDE = re.compile(r"(\[\]|\{key\}|\{\})")
+_EACH = {
+    "[]": ("transform({}, x -> {})", "x"),
+    "{key}": ("transform_keys({}, (k, v) -> {})", "k"),
+    "{}": ("transform_values({}, (k, v) -> {})", "v"),
+}
 
 
 def join_path(path: str, name: str) -> str:
@@ -30,6 +38,18 @@ def join_path(path: str, name: str) -> str:
 def column_text(path: str) -> str:
     """The start of an error text. The path of a value that is a single column is empty."""
     return f"column {path}" if path else "the column"
+
+
+def cast_text(path: str, function: str = "CAST({} AS STRING)") -> str:
+    """SQL that makes another value of the one at this path. Items and values have no names in SQL: they are reached by
+    a function of their column, or the column is cast as a whole if they lie deeper."""
+    column, *inside = _INSIDE.split(path or "x")
+    if not inside:
+        return function.format(column)
+    if inside[0] in _EACH and inside[1:] == [""]:
+        each, name = _EACH[inside[0]]
+        return each.format(column, function.format(name))
+    return f"CAST({column} AS STRING)"
 
 
 def list_some(names: Sequence[str], between: str = ", ") -> str:

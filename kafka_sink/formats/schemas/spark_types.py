@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import TYPE_UNWRITABLE
-from kafka_sink.formats.schemas.naming import join_path
+from kafka_sink.formats.schemas.naming import cast_text, join_path
 
 _SIMPLE: Mapping[str, pa.DataType] = {
     "void": pa.null(), "null": pa.null(), "boolean": pa.bool_(),
@@ -110,7 +110,7 @@ def _parse_simple(name: str, path: str) -> pa.DataType:
 def _unknown_type_error(name: str, path: str) -> ConfigError:
     # Spark casts every other type to a string, but not these.
     is_spatial = name.startswith(("geometry", "geography"))
-    cure = f"ST_AsBinary({path})" if is_spatial else f"CAST({path} AS STRING)"
+    cure = cast_text(path, "ST_AsBinary({})") if is_spatial else cast_text(path)
     import difflib  # most processes meet no unknown type
 
     meant = difflib.get_close_matches(name, _SIMPLE, 1, cutoff=0.7)

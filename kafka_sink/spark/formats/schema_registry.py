@@ -75,11 +75,12 @@ def resolve(
     *,
     topic: str | None,
     record_name: str | None,
+    is_derived: bool = False,
     reads_back: bool = False,
 ) -> ResolvedSchema:
     """The schema for keys or values: from the registry, or the cache.
 
-    `schema`: the given one, or made from the columns. None: use the registry's. `reads_back`: then, too.
+    `schema`: the given one, or made from the columns (`is_derived`). None: use the registry's. `reads_back`: then, too.
     """
     subject = chosen.query.subject or _subject(registry, chosen, topic, record_name)
     side, identity = chosen.query.side, chosen.query.identity
@@ -92,7 +93,7 @@ def resolve(
         if schema is None:
             raise ConfigError(f"no schema for the {side}: set {side}.schema or {REGISTRY}url", SCHEMA_MISSING)
         return ResolvedSchema(schema, subject)
-    query = replace(chosen.query, subject=subject, schema=schema, reads_back=reads_back)
+    query = replace(chosen.query, subject=subject, schema=schema, is_derived=is_derived, reads_back=reads_back)
     return registry_client(registry, os.getpid()).resolve(query)
 
 

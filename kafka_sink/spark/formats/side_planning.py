@@ -50,7 +50,8 @@ def _plan_side(
         plan(kind, None)
         return SidePlan(side, None), None
     given = _read_schema(chosen)
-    if given is None and chosen.query.identity is None and chosen.query.version is None:
+    is_derived = given is None and chosen.query.identity is None and chosen.query.version is None
+    if is_derived:
         given = derive_schema(chosen.format, kind, chosen.record_name)
     if given is not None:
         # Before anything is registered.
@@ -61,6 +62,7 @@ def _plan_side(
         None if given is None else registered.Schema(_KINDS[chosen.format], given.text),
         topic=topic,
         record_name=chosen.record_name if given is None else given.fullname,
+        is_derived=is_derived,
         reads_back=isinstance(given, ProtobufSchema) and given.counts_entries,
     )
     _check_rules(side, chosen, resolved)

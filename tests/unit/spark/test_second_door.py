@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from kafka_sink.errors import ConfigError, TransactionAborted
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import second_door
 from kafka_sink.spark.driver import FinishedBatch
-from kafka_sink.spark.second_door import QUERY_STOPPED, WriteSummary, _settings, _summarize
+from kafka_sink.spark.second_door import INTERRUPTED, WriteSummary, _settings, _summarize
 from kafka_sink.spark.task_context import RUN_ID
 
 FRAME: Any = SimpleNamespace(isStreaming=False)
@@ -113,8 +114,19 @@ CALLING, CLASSES = "py4j.protocol.Py4JJavaError: An error occurred while calling
     [CALLING + r".+(\r\n|\r|\n): (" + CLASSES + ")", CALLING + r"((.|\r\n|\r|\n)*)(" + CLASSES + ")"],
     ids=["3.4 and 3.5", "4.0 to 4.3"],
 )
-def test_spark_takes_the_error_for_the_end_of_a_stopped_query(pattern: str) -> None:
-    assert re.search(pattern, f"Traceback (most recent call last):\n  File x\n{QUERY_STOPPED}\n")
+@pytest.mark.parametrize(
+    "told", [f"of a task: java.io.IOException\n Caused by: {INTERRUPTED}", INTERRUPTED + "x" * 99_999]
+)
+def test_spark_takes_the_error_for_the_end_of_a_stopped_query_and_the_user_sees_what_it_was_told(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, told: str
+) -> None:
+    """The error may be about something else, such as a task of the user's that was interrupted."""
+    with pytest.raises(TransactionAborted) as raised:
+        fail_with(told, monkeypatch, is_only_sink=True)
+    assert f"ValueError: {' '.join(told.split())[:400]}" in str(raised.value)
+    said = "".join(traceback.format_exception(raised.value))
+    assert re.search(pattern, said)
+    assert len(said[said.index("the query was stopped") :]) < 1000 and "direct cause" not in said
 
 
 # By the function of `foreach_batch`, or by `write_batch` in one of the user's.

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    YearMonthIntervalType,
 )
 
 from kafka_sink.errors import ConfigError
@@ -109,3 +110,15 @@ def test_every_problem_is_told_at_once() -> None:
 
 def test_a_frame_without_columns_says_so() -> None:
     assert "The DataFrame has no columns" in refusal(StructType())
+
+
+@pytest.mark.parametrize("kind", [YearMonthIntervalType(), YearMonthIntervalType(0, 0), YearMonthIntervalType(1, 1)])
+def test_a_column_that_cannot_be_sent_to_tasks_is_refused_though_it_is_not_written(kind: DataType) -> None:
+    frame = StructType().add("value", StringType()).add("age", kind)
+    with pytest.raises(
+        ConfigError, match=r"column age is not written, .*interval (year|month).* drop\('age'\)"
+    ) as raised:
+        choose_columns(frame, "t")
+    assert raised.value.name == "PKS-1203"
+    inside = StructType().add("value", StringType()).add("ages", ArrayType(kind))
+    assert choose_columns(inside, "t").ignored == ("ages",)

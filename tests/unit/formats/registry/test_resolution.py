@@ -615,3 +615,99 @@ def test_a_user_who_may_register_and_not_read_registers_as_before(registry: Coun
         return registry.answer(request) if may else RegistryAnswer(SOURCE, 403, b"")
 
     assert resolve_schema(SchemaQuery("key", SUBJECT, ONE, registers=True, tells_new=True), answer).schema_id == 1
+
+
+# ---- schemas that are derived from columns ---------------------------------------------------------------------------
+
+
+def order(*nullable: str) -> Schema:
+    """Of two columns, of which these may be null."""
+    fields = [
+        {"name": name, "type": ["null", "string"], "default": None} if name in nullable else
+        {"name": name, "type": "string"}
+        for name in ("text", "channel")
+    ]  # fmt: skip
+    return Schema(AVRO, json.dumps({"type": "record", "name": "Order", "fields": fields}, separators=(",", ":")))
+
+
+@pytest.mark.parametrize("level", ["BACKWARD", "FORWARD", "NONE"])
+@pytest.mark.parametrize("side", ["key", "value"])
+def test_a_stream_whose_columns_may_be_null_in_one_batch_and_not_in_the_next_goes_on(
+    registry: CountedRegistry, side: str, level: str
+) -> None:
+    """Of a union one side may have no rows, and Spark leaves it out. No version and no id follows from that."""
+    registry.core.store.levels[""] = level
+    question = {"side": side, "registers": True, "tells_new": side == "key", "is_derived": True}
+    batches = [order("text", "channel"), order("text"), order("channel"), order(), order("text", "channel")]
+    found = [registry.resolved(schema=schema, **question) for schema in batches]
+    assert {each.schema_id for each in found} == {1}
+    assert {each.schema for each in found} == {batches[0]}
+    latest = ("GET", f"/subjects/{SUBJECT}/versions/latest")
+    assert registry.asked[-4:] == [latest] * 4
+    assert len(registry.core.store.snapshot()[SUBJECT]) == 1
+
+
+def test_nulls_that_come_later_make_a_version_that_allows_those_of_all_batches(registry: CountedRegistry) -> None:
+    """Where text alone may be null at first, and channel alone later: each is incompatible with the other."""
+    question: dict[str, Any] = {"registers": True, "is_derived": True}
+    found = [registry.resolved(schema=order(*names), **question) for names in (["text"], ["channel"], ["text"], [])]
+    assert [each.schema_id for each in found] == [1, 2, 2, 2]
+    assert {each.schema for each in found[1:]} == {order("text", "channel")}
+
+
+def test_a_key_moves_at_most_once_and_the_write_learns_it(registry: CountedRegistry) -> None:
+    question: dict[str, Any] = {"side": "key", "registers": True, "tells_new": True, "is_derived": True}
+    found = [registry.resolved(schema=order(*names), **question) for names in ([], ["text"], [], ["text"])]
+    assert [each.schema_id for each in found] == [1, 2, 2, 2]
+    assert [each.earlier_version_count for each in found] == [0, 1, 0, 0]
+
+
+def test_a_derived_schema_that_is_only_looked_up_may_be_stricter_than_the_latest(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, order("text"))
+    assert registry.resolved(schema=order(), is_derived=True).schema == order("text")
+    assert registry.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
+    error = refusal({"schema": order("channel"), "is_derived": True}, registry.answer)
+    assert "is not registered under" in str(error) and "and is compatible with what is" in str(error)
+
+
+def test_a_derived_schema_that_is_an_earlier_version_is_found(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, ONE)
+    registry.core.store.levels[""] = "NONE"
+    registry.register(SUBJECT, TWO)
+    assert registry.resolved(schema=ONE, is_derived=True).version == 1
+    assert registry.resolved(schema=ONE, is_derived=True, registers=True).schema_id == 1
+
+
+def test_a_given_schema_is_never_replaced(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, order("text"))
+    registry.core.store.levels[""] = "NONE"
+    assert registry.resolved(schema=order(), registers=True).schema_id == 2
+
+
+def test_an_incompatible_derived_schema_is_told_how_to_have_one_for_all_batches(registry: CountedRegistry) -> None:
+    """Old readers cannot read nulls: with this level the first batch must allow them."""
+    registry.core.store.levels[""] = "FULL"
+    registry.register(SUBJECT, order())
+    question = {"schema": order("text"), "registers": True}
+    advice = "so give the schema with value.schema, or set use.latest.version=true"
+    assert advice in str(refusal({**question, "is_derived": True}, registry.answer))
+    assert advice not in str(refusal(question, registry.answer))
+
+
+def test_a_user_who_may_not_read_the_latest_version_registers_as_before(registry: CountedRegistry) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        return registry.answer(request) if request.body is not None else RegistryAnswer(SOURCE, 403, b"")
+
+    question = SchemaQuery("value", SUBJECT, ONE, registers=True, is_derived=True)
+    assert resolve_schema(question, answer).schema_id == 1
+
+
+def test_a_registry_that_is_down_is_not_asked_for_more() -> None:
+    asked = []
+
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append(request.path)
+        return RegistryAnswer(SOURCE, 503, b"")
+
+    assert isinstance(refusal({"schema": ONE, "registers": True, "is_derived": True}, answer), TransportError)
+    assert asked == [f"/subjects/{SUBJECT}/versions/latest"]
