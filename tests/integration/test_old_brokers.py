@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_sink import TransactionReceipt
-from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.client import VERIFICATION, Client
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.log_scan import read_offset_answer
 from kafka_sink.commit.receipt import BatchKey
@@ -29,6 +29,7 @@ from kafka_sink.testing import EmbeddedBroker
 from tests.conftest import ONLY, or_without_kafka
 from tests.support.asking import client_of, end_body, end_versions, prepared
 from tests.support.commanding import Shell, Sink, rows
+from tools.java import release as release_of
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
@@ -116,9 +117,9 @@ def test_from_3_6_on_a_late_record_is_refused(kafka_3: KafkaCluster, topic_name:
     ("release", "properties", "told"),
     [
         ("4.3", {}, TransactionSupport(2, True)),
-        ("3.9", {}, TransactionSupport(1, True)),
-        ("4.3", {"transaction.version": "0"}, TransactionSupport(1, True)),
-        ("3.9", {"transaction.partition.verification.enable": "false"}, TransactionSupport(1, False)),
+        ("3.9", {}, TransactionSupport(1, True, epochs_go_on=False)),
+        ("4.3", {"transaction.version": "0"}, TransactionSupport(1, True, epochs_go_on=False)),
+        ("3.9", {VERIFICATION: "false"}, TransactionSupport(1, False, epochs_go_on=False)),
     ],
 )
 def test_the_brokers_are_asked_whether_they_verify(
@@ -135,9 +136,10 @@ def test_the_brokers_are_asked_whether_they_verify(
 
 def test_apache_kafka_says_whether_it_verifies(old_kafka: KafkaCluster, kafka: KafkaCluster) -> None:
     with client_of(old_kafka.bootstrap_servers) as old, client_of(kafka.bootstrap_servers) as new:
-        assert old.transaction_support() == TransactionSupport(1, False)
+        assert old.transaction_support() == TransactionSupport(1, False, epochs_go_on=False)
         version = 2 if kafka.version.startswith("4.") else 1
-        assert new.transaction_support() == TransactionSupport(version, kafka.verifies)
+        goes_on = release_of(kafka.version) >= (4, 2)
+        assert new.transaction_support() == TransactionSupport(version, kafka.verifies, epochs_go_on=goes_on)
 
 
 def sink_of(kafka: KafkaCluster, topic_name: str) -> Sink:

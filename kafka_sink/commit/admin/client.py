@@ -325,7 +325,9 @@ class Client:
             nodes = self._ensure_open()[1].nodes
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
         verifies = not missing and (nodes.transaction_version == 2 or (is_sweeping and self._brokers_verify()))
-        return TransactionSupport(nodes.transaction_version, verifies, missing, nodes.fence_raises_max)
+        return TransactionSupport(
+            nodes.transaction_version, verifies, missing, nodes.fence_raises_max, nodes.epochs_go_on
+        )
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not return one."""
