@@ -295,12 +295,7 @@ def lost_error(
         f"{_missing(record, outcomes)}"
     )
     if not record.key.is_named:
-        end = (
-            "Nothing of it is visible: it may be written again"
-            if not committed
-            else "It is visible in part, and writing it again doubles the visible rows: look into the topic first"
-        )
-        text += f"{end}. `{commands.accept(record)}` takes this note out of the ledger{commands.hint}"
+        text += f"{_may_be_written_again(outcomes)}. `{commands.accept(record)}` takes this note out of the ledger{commands.hint}"
         return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
     text += (
         f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that are "
@@ -311,6 +306,18 @@ def lost_error(
 
 
 # ---- pieces ----
+
+
+def _may_be_written_again(outcomes: Sequence[TransactionOutcome | None]) -> str:
+    """Of a write without a label that was lost. Nobody can tell any more how an unresolved transaction ended."""
+    if all(outcome is TransactionOutcome.LOST for outcome in outcomes):
+        return "Nothing of it is visible: it may be written again"
+    what = (
+        "It is visible in part"
+        if TransactionOutcome.UNRESOLVED not in outcomes
+        else "It may be visible, in whole or in part"
+    )
+    return f"{what}, and writing it again doubles the visible rows: look into the topic first"
 
 
 def _batch(record: LedgerRecord) -> str:
