@@ -22,10 +22,13 @@ from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Coordinator, Leader
-from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE, RESOURCE_BROKER
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing.api import topics
+from kafka_sink.testing.api.parts import Answer
+from kafka_sink.testing.call import Call
 from tests.conftest import ONLY, or_without_kafka
 from tests.support.asking import client_of, end_body, end_versions, prepared
 from tests.support.commanding import Shell, Sink, rows
@@ -132,6 +135,26 @@ def test_the_brokers_are_asked_whether_they_verify(
         assert client.transaction_support() == told
         broker.stop_broker(2)
         assert client.transaction_support() == told, "a broker that is away has no say"
+
+
+def test_one_broker_that_does_not_verify_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting is one of each broker: a change of it reaches one after the other."""
+    configs, others = topics._configs, set[int]()
+
+    def changed(call: Call, kind: int, name: str) -> list[Answer]:
+        is_other = kind == RESOURCE_BROKER and call.broker_id in others
+        return [
+            {**one, "value": "false"} if is_other and one["name"] == VERIFICATION else one
+            for one in configs(call, kind, name)
+        ]
+
+    monkeypatch.setattr(topics, "_configs", changed)
+    with EmbeddedBroker(brokers=3, release="3.9") as broker, client_of(broker.bootstrap_servers) as client:
+        assert client.transaction_support().verifies
+        for number in (1, 2, 3):
+            others |= {number}
+            assert not client.transaction_support().verifies
+            others -= {number}
 
 
 def test_apache_kafka_says_whether_it_verifies(old_kafka: KafkaCluster, kafka: KafkaCluster) -> None:
