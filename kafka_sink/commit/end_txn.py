@@ -113,18 +113,18 @@ class DecidedTransaction:
     def log(self) -> Leader:
         return Leader(self.witness.topic, self.witness.partition)
 
-    def find_outcome(self, records: bytes) -> TransactionOutcome | None:
+    def find_outcome(self, records: bytes, fence_raises_max: int) -> TransactionOutcome | None:
         """Searches on in these records."""
         for raw in raw_batches(records):
             if raw.next_offset <= self.search_offset:
                 continue
             self.search_offset = raw.next_offset
-            if not raw.is_control or not _can_end(raw, self.transaction):
+            if not raw.is_control or raw.producer_id != self.transaction.producer_id:
                 continue
             marker = raw.decode_marker()
-            if marker.is_commit_marker:
+            if marker.is_commit_marker and _can_end(raw, self.transaction, 1):
                 return TransactionOutcome.COMMITTED
-            if marker.is_abort_marker:
+            if marker.is_abort_marker and _can_end(raw, self.transaction, fence_raises_max):
                 return TransactionOutcome.LOST
         return None
 
@@ -300,7 +300,7 @@ class CommitTransactions(CommitStep):
         if self.refuse_or_repeat(now_ms, ask, answer.error_code):
             return
         before = one.search_offset
-        outcome = one.find_outcome(answer.records)
+        outcome = one.find_outcome(answer.records, self.settings.fence_raises_max)
         if outcome is not None:
             self._settle(ask, outcome)
         elif one.search_offset > before:
@@ -340,14 +340,15 @@ class CommitTransactions(CommitStep):
             self.asks.repeat(now_ms, self._search_on(now_ms, one), find_again=True)
 
 
-def _can_end(raw: RawBatch, transaction: PreparedTransaction) -> bool:
-    """Is this marker the end of this transaction, and not that of a later one under the same id?
+def _can_end(raw: RawBatch, transaction: PreparedTransaction, raises_max: int) -> bool:
+    """Is this marker of the same producer the end of this transaction, and not that of a later one under the same id?
 
     Its epoch is that of the transaction or, after a time-out or a fence and always in transaction version 2, the next
     one. A later transaction begins with a new epoch: in version 2 its marker is at least two above. In version 1 it may
-    be one above, but then it comes after the marker that is searched for.
+    be one above, but then it comes after the marker that is searched for. So it does where a time-out or a fence may
+    raise the epoch twice (`raises_max`): there no marker is lost.
     """
-    return raw.producer_id == transaction.producer_id and 0 <= raw.producer_epoch - transaction.producer_epoch <= 1
+    return 0 <= raw.producer_epoch - transaction.producer_epoch <= raises_max
 
 
 class AbortTransactions(CommitStep):

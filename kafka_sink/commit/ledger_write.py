@@ -1,10 +1,11 @@
 """One record into the ledger in a transaction of the driver's id: C3 and C5. The record that closes a decision may
 have a manifest beside it, in another partition.
 
-  APPENDING  in version 1 first a new epoch, after an own transaction: requested with the old one, so that a fenced
-             driver is told so instead of fencing its successor (KIP-360); then the partitions become part of the
-             transaction. In both versions one batch with one record for each: the same bytes at each try, so a retry
-             is recognised by its sequence
+  APPENDING  after an own transaction first a new epoch, in version 1 and where a marker of that one could arrive again
+             and end this one (KAFKA-19446): requested with the old one, so that a fenced driver is told so instead of
+             fencing its successor (KIP-360). In version 1 the partitions then become part of the transaction. In both
+             versions one batch with one record for each: the same bytes at each try, so a retry is recognised by its
+             sequence
   HELD       all is in the log; EndTxn is sent when the caller asks for it (`release`)
   ENDING     EndTxn(commit); from the moment it is sent, the record may be committed. If the coordinator has forgotten
              the transaction, the ledger is searched for its marker, after the record
@@ -87,13 +88,17 @@ class LedgerWrite(CommitStep):
         self._manifest_batch = None if manifest is None else _one_record(*manifest)
 
     def ask_first(self, now_ms: int) -> None:
-        if self.settings.transaction_version == 2:
-            self._ask_appends(now_ms)
-        elif self._session.is_used:
+        if self._session.is_used and self.settings.begins_with_new_epoch:
             self._ask_renewal(now_ms)
         else:
-            self._ask_add(now_ms)
+            self._ask_to_begin(now_ms)
         self._session.is_used = True
+
+    def _ask_to_begin(self, now_ms: int) -> None:
+        if self.settings.transaction_version == 1:
+            self._ask_add(now_ms)
+        else:
+            self._ask_appends(now_ms)
 
     def _content(self) -> tuple[bytes, bytes | None]:
         """Key and value, checked to be readable, before any request is sent."""
@@ -255,7 +260,7 @@ class LedgerWrite(CommitStep):
             self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
             return
         self._identity = renewed
-        self._ask_add(now_ms)
+        self._ask_to_begin(now_ms)
 
     def _on_added(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         codes = [

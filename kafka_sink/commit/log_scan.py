@@ -105,19 +105,21 @@ def committed_records(
     aborted: Iterable[Mapping[str, Any]] | None,
     fetch_offset: int,
     decoded_bytes_max: int = DECODED_BYTES_MAX,
+    *,
+    keeps_own_time: bool = False,
 ) -> tuple[list[tuple[int, Record]], int]:
     """Records with their offsets, and the offset to fetch next (`fetch_offset` if there was no whole batch): after the
-    batch with which they take more memory than `decoded_bytes_max`, or after the last one."""
+    batch with which they take more memory than `decoded_bytes_max`, or after the last one. They have the time that
+    readers see, or, with `keeps_own_time`, that of their producer."""
     found: list[tuple[int, Record]] = []
     decoded_bytes = 0
     for batch in committed_batches(records, aborted):
         if batch.next_offset <= fetch_offset:
             continue
         decoded = decode_batch(batch.content)
+        read_as = decoded.records if keeps_own_time else decoded.records_as_read
         found += [
-            (offset, record)
-            for offset, record in zip(decoded.offsets, decoded.records, strict=True)
-            if offset >= fetch_offset
+            (offset, record) for offset, record in zip(decoded.offsets, read_as, strict=True) if offset >= fetch_offset
         ]
         decoded_bytes += sum(map(_memory_of, decoded.records))
         if decoded_bytes > decoded_bytes_max:

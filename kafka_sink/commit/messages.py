@@ -55,12 +55,17 @@ def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborte
     return CommitAborted(text, commits.NOT_STARTED, sink_id=sink_id)
 
 
+# The first claim of a run that died may be held back in a network, and no reader can tell.
+_IF_NONE_LIVES = "If none lives, the claim of one that has ended came late: start this one again"
+
+
 def fenced_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
     if batch.key.is_label:
         return _export_taken_over_error(commands, batch, reason)
     return aborted_error(
         batch,
-        f"another driver of sink {batch.sink_id!r} has taken over ({reason}). {_which_to_stop(batch)}",
+        f"another driver of sink {batch.sink_id!r} has taken over ({reason}). {_which_to_stop(batch)}. "
+        f"{_IF_NONE_LIVES}",
         commits.TAKEN_OVER,
     )
 
@@ -295,12 +300,10 @@ def lost_error(
         f"{_missing(record, outcomes)}"
     )
     if not record.key.is_named:
-        end = (
-            "Nothing of it is visible: it may be written again"
-            if not committed
-            else "It is visible in part, and writing it again doubles the visible rows: look into the topic first"
+        text += (
+            f"{_may_be_written_again(outcomes)}. `{commands.accept(record)}` takes this note out of the ledger"
+            f"{commands.hint}"
         )
-        text += f"{end}. `{commands.accept(record)}` takes this note out of the ledger{commands.hint}"
         return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
     text += (
         f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that are "
@@ -311,6 +314,18 @@ def lost_error(
 
 
 # ---- pieces ----
+
+
+def _may_be_written_again(outcomes: Sequence[TransactionOutcome | None]) -> str:
+    """Of a write without a label that was lost. Nobody can tell any more how an unresolved transaction ended."""
+    if all(outcome is TransactionOutcome.LOST for outcome in outcomes):
+        return "Nothing of it is visible: it may be written again"
+    what = (
+        "It is visible in part"
+        if TransactionOutcome.UNRESOLVED not in outcomes
+        else "It may be visible, in whole or in part"
+    )
+    return f"{what}, and writing it again doubles the visible rows: look into the topic first"
 
 
 def _batch(record: LedgerRecord) -> str:

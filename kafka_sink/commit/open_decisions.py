@@ -19,6 +19,8 @@ from kafka_sink.frozen import frozen
 
 COMMITTED_STATES = ("PrepareCommit", "CompleteCommit")
 FOLLOWING_STATES = (ONGOING, *COMMITTED_STATES)
+# Of a producer id: brokers need one more to end its transaction.
+LAST_EPOCH = 32_766
 
 
 class Standing(Enum):
@@ -58,7 +60,9 @@ def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wa
         state = found.get(transaction.transactional_id)
         if state is not None and _is_open(transaction, state):
             left.append(state.start_ms + state.timeout_ms - wall_ms)
-        elif state is None or not (_is_committed(transaction, state) or _is_followed(transaction, state)):
+        elif state is None or not any(
+            is_over(transaction, state) for is_over in (_is_committed, _has_used_up_its_epochs, _is_followed)
+        ):
             return OpenDecision(record, Standing.OVERDUE)
     if not left:
         return OpenDecision(record, Standing.COMMITTED)
@@ -75,6 +79,14 @@ def _is_committed(transaction: PreparedTransaction, state: TransactionDescriptio
     epochs = (transaction.producer_epoch, transaction.producer_epoch + 1)
     is_same = state.producer_id == transaction.producer_id and state.producer_epoch in epochs
     return is_same and state.state in COMMITTED_STATES
+
+
+def _has_used_up_its_epochs(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
+    """The commit of the last epoch gives another producer id, with its first epoch. In transaction version 2 no other
+    commit leaves that one."""
+    is_last = transaction.transaction_version == 2 and transaction.producer_epoch == LAST_EPOCH
+    is_new = state.producer_id != transaction.producer_id and state.producer_epoch == 0
+    return is_last and is_new and state.state == "CompleteCommit"
 
 
 def _is_followed(transaction: PreparedTransaction, state: TransactionDescription) -> bool:

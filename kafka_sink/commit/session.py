@@ -55,6 +55,8 @@ class DeliverySettings:
     # By how much a fence or a time-out may raise the epoch of the transaction that it aborts. 2 with Kafka 4.0.0
     # (KAFKA-19367).
     fence_raises_max: int = 1
+    # A transaction may begin with the epoch that the end of the last one gave (`NodeSet.epochs_go_on`).
+    epochs_go_on: bool = True
     # Brokers reject a record that arrives after the end of its transaction; see sweep.py.
     brokers_verify: bool = True
     # Time a transaction must have left at the decision; a restart of the query must fit into it.
@@ -83,6 +85,11 @@ class DeliverySettings:
     # A stream that is not in the ledger although its batch number is above 0 is refused unless this is set.
     accept_unknown_sink: bool = False
     on_mismatch: OnMismatch = OnMismatch.FAIL
+
+    @property
+    def begins_with_new_epoch(self) -> bool:
+        """A transaction of the driver, after another one. Else a late request or marker of that one could end it."""
+        return self.transaction_version == 1 or not self.epochs_go_on
 
     @property
     def ledger(self) -> Leader:
@@ -127,7 +134,8 @@ class DriverSession:
     # Of a labelled write: the code of that label (`Line`).
     code: str = ""
     identity: ProducerIdentity | None = None
-    # The epoch has been used: in transaction version 1 the next transaction requests a new one first.
+    # The epoch has been used: unless it can go on (`DeliverySettings.begins_with_new_epoch`), the next transaction
+    # requests a new one first.
     is_used: bool = False
     # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
     timeout_ms: int = 60_000

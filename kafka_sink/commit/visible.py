@@ -56,9 +56,10 @@ class Visible(CommitStep):
         )
         return (
             f"the batch is committed, and after {self.settings.visible_ms} ms read_committed readers do not see all of "
-            f"it yet: {named}. An open transaction of somebody else in the partition does that until it ends, and a "
-            "partition that had no leader when the transaction was committed for ever (KAFKA-20734): "
-            "kafka-transactions.sh find-hanging tells the two apart"
+            f"it yet: {named}. An open transaction of somebody else in the partition does that until it ends, a "
+            "partition without a leader or with too few replicas in sync until it has them again, and a partition that "
+            "had no leader when the transaction was committed for ever (KAFKA-20734): kafka-transactions.sh "
+            "find-hanging tells the last one apart"
         )
 
     def _question(self) -> tuple[Leaders, dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.commit_step import Progress
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import AbortTransactions, partitions_of
@@ -14,10 +16,12 @@ from kafka_sink.commit.log_scan import READ_UNCOMMITTED, RawBatch, fetch_body, r
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.kafka.client.ask import Leader, Reply
-from kafka_sink.kafka.wire.apis import FETCH
+from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, FETCH
+from kafka_sink.kafka.wire.codes import INVALID_PRODUCER_EPOCH
 from tests.conftest import or_without_kafka
 from tests.support.asking import client_of
 from tests.support.commanding import Sink, rows
+from tests.support.markers import FIRST, write_marker
 from tools.kafka_cluster import KafkaCluster
 
 
@@ -67,6 +71,39 @@ def leave_a_draft_and_deliver(kafka: KafkaCluster, name: str, *, raises: int) ->
     replace(sink, run="f" * 16).deliver(second)
     assert ("abort", draft + raises) in epochs(sink)
     assert sink.visible() == sorted(rows(first, 0, 1) + rows(second, 0, 1))
+
+
+def state_of_driver(client: Client, sink: Sink, producer_id: int) -> Mapping[str, Any]:
+    """As the leader of the ledger tells it."""
+    body = {"topics": [{"name": sink.ledger_topic, "partition_indexes": [0]}]}
+    (told,) = client.ask(Leader(sink.ledger_topic, 0), DESCRIBE_PRODUCERS, body)["topics"][0]["partitions"]
+    return next(one for one in told["active_producers"] if one["producer_id"] == producer_id)
+
+
+@pytest.mark.slow
+def test_before_kafka_4_2_a_second_copy_of_the_last_marker_does_not_end_a_draft(topic_name: str) -> None:
+    first, second = BatchKey("query-1", 0), BatchKey("query-1", 1)
+    with or_without_kafka(KafkaCluster("4.0.0")) as kafka:
+        sink = Sink(kafka.bootstrap_servers, topic_name, topic_name, f"{topic_name}-ledger")
+        sink.create()
+        driver = sink.session(first)
+        sink.deliver(first, driver)
+        identity = driver.identity
+        assert identity is not None
+        with client_of(sink.servers) as client:
+            receipts = [sink.task(second, number) for number in range(2)]
+            assert client.run(DyingInDraft(sink.committer(client, second, receipts, driver))).error is None
+            known = state_of_driver(client, sink, identity.producer_id)
+            assert known["current_txn_start_offset"] >= 0 and known["producer_epoch"] == identity.producer_epoch + 1
+            address = kafka.address_of(kafka.leader_of(sink.ledger_topic, 0))
+            code = write_marker(
+                address, sink.ledger_topic, 0, identity, commit=True, coordinator_epoch=known["coordinator_epoch"],
+                version=FIRST,
+            )  # fmt: skip
+            assert code == INVALID_PRODUCER_EPOCH
+            assert state_of_driver(client, sink, identity.producer_id)["current_txn_start_offset"] >= 0
+        replace(sink, run="f" * 16).deliver(second)
+        assert sink.visible() == sorted(rows(first, 0, 1) + rows(second, 0, 1))
 
 
 def test_a_draft_that_the_next_driver_fenced_is_no_decision(kafka_4: KafkaCluster, topic_name: str) -> None:

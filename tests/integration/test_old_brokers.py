@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_sink import TransactionReceipt
-from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.client import VERIFICATION, Client
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.log_scan import read_offset_answer
 from kafka_sink.commit.receipt import BatchKey
@@ -22,13 +22,17 @@ from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Coordinator, Leader
-from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE, RESOURCE_BROKER
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing.api import topics
+from kafka_sink.testing.api.parts import Answer
+from kafka_sink.testing.call import Call
 from tests.conftest import ONLY, or_without_kafka
 from tests.support.asking import client_of, end_body, end_versions, prepared
 from tests.support.commanding import Shell, Sink, rows
+from tools.java import release as release_of
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
@@ -116,9 +120,9 @@ def test_from_3_6_on_a_late_record_is_refused(kafka_3: KafkaCluster, topic_name:
     ("release", "properties", "told"),
     [
         ("4.3", {}, TransactionSupport(2, True)),
-        ("3.9", {}, TransactionSupport(1, True)),
-        ("4.3", {"transaction.version": "0"}, TransactionSupport(1, True)),
-        ("3.9", {"transaction.partition.verification.enable": "false"}, TransactionSupport(1, False)),
+        ("3.9", {}, TransactionSupport(1, True, epochs_go_on=False)),
+        ("4.3", {"transaction.version": "0"}, TransactionSupport(1, True, epochs_go_on=False)),
+        ("3.9", {VERIFICATION: "false"}, TransactionSupport(1, False, epochs_go_on=False)),
     ],
 )
 def test_the_brokers_are_asked_whether_they_verify(
@@ -133,11 +137,32 @@ def test_the_brokers_are_asked_whether_they_verify(
         assert client.transaction_support() == told, "a broker that is away has no say"
 
 
+def test_one_broker_that_does_not_verify_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting is one of each broker: a change of it reaches one after the other."""
+    configs, others = topics._configs, set[int]()
+
+    def changed(call: Call, kind: int, name: str) -> list[Answer]:
+        is_other = kind == RESOURCE_BROKER and call.broker_id in others
+        return [
+            {**one, "value": "false"} if is_other and one["name"] == VERIFICATION else one
+            for one in configs(call, kind, name)
+        ]
+
+    monkeypatch.setattr(topics, "_configs", changed)
+    with EmbeddedBroker(brokers=3, release="3.9") as broker, client_of(broker.bootstrap_servers) as client:
+        assert client.transaction_support().verifies
+        for number in (1, 2, 3):
+            others |= {number}
+            assert not client.transaction_support().verifies
+            others -= {number}
+
+
 def test_apache_kafka_says_whether_it_verifies(old_kafka: KafkaCluster, kafka: KafkaCluster) -> None:
     with client_of(old_kafka.bootstrap_servers) as old, client_of(kafka.bootstrap_servers) as new:
-        assert old.transaction_support() == TransactionSupport(1, False)
+        assert old.transaction_support() == TransactionSupport(1, False, epochs_go_on=False)
         version = 2 if kafka.version.startswith("4.") else 1
-        assert new.transaction_support() == TransactionSupport(version, kafka.verifies)
+        goes_on = release_of(kafka.version) >= (4, 2)
+        assert new.transaction_support() == TransactionSupport(version, kafka.verifies, epochs_go_on=goes_on)
 
 
 def sink_of(kafka: KafkaCluster, topic_name: str) -> Sink:

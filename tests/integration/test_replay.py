@@ -117,6 +117,18 @@ def test_letters_come_back_byte_for_byte_and_a_second_run_writes_only_what_is_ne
     check_coming_back(broker.bootstrap_servers, shell)
 
 
+@pytest.mark.embedded_kafka(topics={BACK: 3})
+def test_rows_come_back_with_their_own_time_from_a_topic_where_brokers_set_it(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    broker.create_topic(DEAD, 2, {"message.timestamp.type": "LogAppendTime"})
+    given = rows(20)
+    send(broker.bootstrap_servers, letters(given))
+    assert min(record.timestamp_ms for record in read_topic(broker.bootstrap_servers, DEAD)) > TIME_MS + 20
+    assert shell(*words(broker.bootstrap_servers, "--yes")).exit_code == 0
+    assert back(broker.bootstrap_servers) == expected(given)
+
+
 def test_letters_come_back_on_apache_kafka(kafka: KafkaCluster, shell: Shell) -> None:
     for name in (DEAD, BACK):
         kafka.create_topic(name, partitions=2)

@@ -595,7 +595,9 @@ def test_a_foreign_transaction_is_aborted_after_a_question_and_the_ids_of_sinks_
     begin_foreign(sink.servers, "t")
     abort = ("transactions", "--abort", "--bootstrap-server", sink.servers, "--transactional-id")
     assert shell(*abort, FOREIGN).exit_code == 2, "nobody is there to be asked"
-    assert f"aborted '{FOREIGN}'" in shell(*abort, FOREIGN, "--yes").out
+    assert (
+        f"fenced the producer of '{FOREIGN}': what it had open then was aborted" in shell(*abort, FOREIGN, "--yes").out
+    )
     assert "nothing to abort" in shell(*abort, FOREIGN, "--yes").out
     assert "nothing to abort" in shell(*abort, "unheard-of", "--yes").out
     assert [record.value for record in read_topic(sink.servers, "t")] == []
@@ -605,6 +607,33 @@ def test_a_foreign_transaction_is_aborted_after_a_question_and_the_ids_of_sinks_
         assert said.exit_code == 2 and "transactions --abort --bootstrap-server" in said.err, said
     with pytest.raises(SystemExit):
         shell("transactions", "--bootstrap-server", sink.servers, "--transactional-id", FOREIGN)
+
+
+@pytest.mark.embedded_kafka(properties=QUICK, release="3.9")
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_foreign_transaction_that_waits_for_its_markers_is_not_said_to_be_aborted(
+    commit: bool, sink: Sink, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    """It was committed with success while its partition had no leader."""
+    options = {"bootstrap.servers": sink.servers, "transactional.id": FOREIGN}
+    producer = Producer(options)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"row", partition=0).result(20)
+    prepared = producer.prepare_transaction()
+    producer.close(0)
+    broker.do(lambda core: core.cluster.take_offline("t", 0))
+    with Producer(options) as successor:
+        successor.resume_transaction(prepared)
+        successor.commit_transaction() if commit else successor.abort_transaction()
+    abort = ("transactions", "--abort", "--bootstrap-server", sink.servers, "--transactional-id", FOREIGN, "--yes")
+    said = shell(*abort, "--json")
+    assert said.exit_code == 1 and said.content["aborted"] is False
+    fate = "committed" if commit else "aborted"
+    assert f"'{FOREIGN}' is {fate}, only its markers are missing" in shell(*abort).out
+    broker.do(lambda core: core.cluster.bring_online("t", 0))
+    wait_until(lambda: "nothing to abort" in shell(*abort).out, "the markers")
+    assert [record.value for record in read_topic(sink.servers, "t")] == ([b"row"] if commit else [])
 
 
 # ---- many sinks ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from kafka_sink.spark.datasource import plan_batch
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
 from tests.support.asking import client_of
 from tests.support.commanding import Shell
+from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_views import view_of
 
@@ -199,6 +200,19 @@ def test_the_command_shows_the_newest_records_that_readers_see(shell: Shell) -> 
             assert (first["key"], first["value"], second["headers"]) == ("k2", "v2", [["h", "1"]])
             assert second["value"] == "\\xff" + "x" * 300
         assert "OFFSET" not in shell("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t").out
+
+
+def test_the_command_shows_the_time_that_readers_see_where_brokers_set_it(shell: Shell) -> None:
+    own_ms = 1_000
+    with EmbeddedBroker(topics={}) as broker:
+        configs = {"message.timestamp.type": "LogAppendTime"}
+        broker.create_topic("t", 1, configs)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.send("t", value=b"row", timestamp_ms=own_ms).result(60)
+        words = ("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--records", "1", "--json")
+        (shown,) = json.loads(shell(*words).out)["records"]
+        (read,) = read_topic(broker.bootstrap_servers, "t")
+        assert shown["timestamp_ms"] == read.timestamp_ms > own_ms
 
 
 def test_the_topic_of_the_page_is_created(broker: EmbeddedBroker, shell: Shell) -> None:

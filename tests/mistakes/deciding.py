@@ -17,7 +17,7 @@ from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
-from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import SweepRule
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
 from tests.model import world
@@ -385,3 +385,8 @@ def closed_later_in_version_1(patch: pytest.MonkeyPatch) -> None:
         return self.may_close_later and not (self.key or UNNAMED_BATCH).is_label and closing.kind is Kind.DONE
 
     patch.setattr(Job, "closes_later", changed)
+
+
+def late_marker_decides(patch: pytest.MonkeyPatch) -> None:
+    """a driver goes on with the epoch of its last record's marker where leaders take that marker a second time"""
+    patch.setattr(DeliverySettings, "begins_with_new_epoch", property(lambda self: self.transaction_version == 1))

@@ -118,6 +118,11 @@ MISTAKES = (
     Mistake(deciding.next_decision_does_not_wait),
     Mistake(deciding.closed_later_in_version_1),
     Mistake(deciding.closing_forgets_the_manifest, seeds(100)),
+    # tests/unit/commit/test_late_markers.py finds it in every run.
+    Mistake(
+        deciding.late_marker_decides,
+        search=Search(Budget(deadlines=1, restarts=1, copies=1), batches=2, states_max=400_000, is_slow=True),
+    ),
     Mistake(ending.abort_after_intent, seeds(100), Search(Budget(deadlines=1, restarts=1))),
     Mistake(ending.wrong_version_on_repeat, seeds(100)),
     Mistake(ending.fenced_is_success, seeds(100), Search(Budget(time_outs=1), transaction_version=1)),

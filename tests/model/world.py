@@ -78,6 +78,8 @@ class Budget(NamedTuple):
     operators: int = 0
     # How often an operator runs the command that aborts what is open.
     commands: int = 0
+    # How often the newest marker of the ledger arrives a second time, at leaders as before Kafka 4.2.
+    copies: int = 0
     # How often the drivers may interrupt each other. A mistake that needs more switches is not found. Those found in
     # practice need one or two, and without a limit there are too many orders of two machines to search.
     switches: int = 0
@@ -176,6 +178,7 @@ class World:
         self.settings = DeliverySettings(
             ledger_topic=LEDGER,
             transaction_version=transaction_version,
+            epochs_go_on=not budget.copies,
             margin_ms=0,
             retry_backoff_ms=0,
             markers_backoff_ms=0,
@@ -244,6 +247,10 @@ class World:
         found = self._moves.get(number)
         if found is None:
             found = self._moves[number] = []
+            broker = self._opened(number)
+            if broker.has_open((LEDGER, 0)):
+                broker.repeat_marker((LEDGER, 0))
+                found.append(("the last marker arrives again", "copies", self._broker_number(broker.state())))
             for name, known in self._brokers[number][0]:
                 broker = self._opened(number)
                 if known[2] in COMPLETE:

@@ -133,6 +133,14 @@ class TinyBroker:
         """As Kafka's own tool does (WriteTxnMarkers): the coordinator does not hear of it."""
         self._append(partition, (producer_id, epoch, None, commit))
 
+    def repeat_marker(self, partition: Any) -> None:
+        """The newest marker of the partition arrives again. Before Kafka 4.2 a leader takes it if its epoch is not
+        below that of the producer (KAFKA-19446)."""
+        entries = self.logs.get(partition, [])
+        last = next((entry for entry in reversed(entries) if entry[2] is None), None)
+        if last is not None and last[1] >= max(entry[1] for entry in entries if entry[0] == last[0]):
+            self._append(partition, last)
+
     # ---- requests of the driver ----
 
     def answer(self, request: Ask) -> dict[str, Any]:
@@ -291,6 +299,9 @@ class TinyBroker:
 
     def last_stable_offset(self, partition: Any) -> int:
         return min(self._open_since(partition).values(), default=len(self.logs.get(partition, [])))
+
+    def has_open(self, partition: Any) -> bool:
+        return bool(self._open_since(partition))
 
     def _open_since(self, partition: Any) -> dict[int, int]:
         """The first offsets of open transactions by producer id."""

@@ -325,7 +325,9 @@ class Client:
             nodes = self._ensure_open()[1].nodes
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
         verifies = not missing and (nodes.transaction_version == 2 or (is_sweeping and self._brokers_verify()))
-        return TransactionSupport(nodes.transaction_version, verifies, missing, nodes.fence_raises_max)
+        return TransactionSupport(
+            nodes.transaction_version, verifies, missing, nodes.fence_raises_max, nodes.epochs_go_on
+        )
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not return one."""
@@ -419,7 +421,7 @@ class Client:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _brokers_verify(self) -> bool:
-        """Every reachable broker must, since any may lead a partition."""
+        """Every reachable broker must, since any may lead a partition. Whether it does is in its own configuration."""
         highest = [
             row["max_version"]
             for body in self.answers_of_all(API_VERSIONS, ABOUT_US)
@@ -428,7 +430,23 @@ class Client:
         ]
         if not highest or min(highest) < ADD_PARTITIONS_TO_TXN.verified_since:
             return False
-        return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
+        return "false" not in self._values_by_broker(VERIFICATION)
+
+    def _values_by_broker(self, key: str) -> list[str | None]:
+        """Of the brokers that are reachable and tell it."""
+        resources = {node: ConfigResource(RESOURCE_BROKER, str(node), [key]) for node in self.look_at_cluster().brokers}
+        found = self._ask_each(
+            [
+                Ask(OneBroker(node), DESCRIBE_CONFIGS, configs_body([resource]), repeat=Repeat.NEVER)
+                for node, resource in resources.items()
+            ]
+        )
+        told = [
+            read_configs([resource], reply.bodies[0])[0]
+            for resource, (reply, trouble) in zip(resources.values(), found, strict=True)
+            if trouble is None
+        ]
+        return [one.get(key) for one in told if isinstance(one, dict)]
 
     def _look_for_news(self, refresh: int) -> bool:
         return self._ensure_open()[1].metadata.has_answered(refresh) and bool(self.look_at_cluster().brokers)

@@ -12,9 +12,10 @@ TRANSACTION_APIS = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, E
 class TransactionSupport(NamedTuple):
     """`transaction_version`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its
     transaction is rejected, instead of opening a hanging one. `missing`: required APIs that the brokers lack; if there
-    are any, `verifies` is False and not requested. `fence_raises_max`: as in `DeliverySettings`."""
+    are any, `verifies` is False and not requested. The others: as in `DeliverySettings`."""
 
     transaction_version: int
     verifies: bool
     missing: tuple[str, ...] = ()
     fence_raises_max: int = 1
+    epochs_go_on: bool = True

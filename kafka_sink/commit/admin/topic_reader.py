@@ -35,12 +35,17 @@ WINDOWS = (10, 1_000, 10_000)
 
 
 class PartitionReader:
-    def __init__(self, client: Client, topic: str, partition: int, patience_ms: int) -> None:
+    """`keeps_own_time`: as in `committed_records`."""
+
+    def __init__(
+        self, client: Client, topic: str, partition: int, patience_ms: int, *, keeps_own_time: bool = False
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self._client = client
         self._leader = Leader(topic, partition)
         self._patience_ms = patience_ms
+        self._keeps_own_time = keeps_own_time
 
     def extent(self) -> tuple[int, int]:
         """The log start offset and the last stable offset."""
@@ -63,9 +68,10 @@ class PartitionReader:
         """Records below `end`, as many as an answer has and memory should hold, with the next offset to fetch."""
         is_there = False
         while offset < end:
-            records, next_offset = committed_records(*self._fetch(offset, is_there=is_there), offset)
+            records, aborted = self._fetch(offset, is_there=is_there)
+            found, next_offset = committed_records(records, aborted, offset, keeps_own_time=self._keeps_own_time)
             if next_offset > offset:
-                yield [each for each in records if each[0] < end], min(next_offset, end)
+                yield [each for each in found if each[0] < end], min(next_offset, end)
                 offset, is_there = next_offset, False
             elif (first := self._offset(EARLIEST)) > offset:
                 # Retention has deleted the records meanwhile.

@@ -37,6 +37,7 @@ NO_LEADER_EPOCH = -1
 
 # Bits of the attributes field.
 CODEC_MASK = 0x07
+APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 

@@ -55,6 +55,16 @@ class DecodedBatch:
     base_sequence: int
     offsets: tuple[int, ...]
     records: tuple[Record, ...]
+    # The topic has message.timestamp.type=LogAppendTime: every record was appended at `max_timestamp_ms`. The records
+    # keep the time that their producer gave them.
+    is_append_time: bool = False
+
+    @property
+    def records_as_read(self) -> tuple[Record, ...]:
+        """With the timestamps that consumers tell."""
+        if not self.is_append_time:
+            return self.records
+        return tuple(Record(self.max_timestamp_ms, one.key, one.value, one.headers) for one in self.records)
 
     @property
     def is_commit_marker(self) -> bool:
@@ -244,6 +254,7 @@ def decode_batch(
         base_sequence=header.base_sequence,
         offsets=tuple(header.base_offset + offset_delta for offset_delta, _ in decoded),
         records=tuple(record for _, record in decoded),
+        is_append_time=bool(header.attributes & layout.APPEND_TIME_BIT),
     )
 
 

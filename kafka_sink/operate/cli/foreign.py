@@ -13,7 +13,7 @@ import re
 from kafka_sink.commit.admin.asking import Bodies
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import OPEN_STATES
-from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
+from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.kafka.client.ask import Coordinator
@@ -34,6 +34,8 @@ def end_transaction(sink: SinkClient, given: argparse.Namespace) -> Report:
     if found is None or found.state not in OPEN_STATES:
         text = f"no transaction of {name!r} is open; there is nothing to abort"
         return Report(DONE, {"transactional_id": name, "aborted": False}, [text])
+    if found.state != ONGOING:
+        return _unmarked(name, found)
     topics = ", ".join(sorted({topic for topic, _ in found.partitions})) or "no topic yet"
     age = span(sink.wall_ms - found.start_ms)
     confirm(
@@ -46,8 +48,20 @@ def end_transaction(sink: SinkClient, given: argparse.Namespace) -> Report:
     _fence(sink, found)
     left = describe_one(sink, name)
     is_open = left is not None and left.state in OPEN_STATES and left.producer_epoch == found.producer_epoch
-    text = f"still open: {name!r}" if is_open else f"aborted {name!r}"
+    # Its producer may have ended it in the last moment.
+    fenced = f"fenced the producer of {name!r}: what it had open then was aborted"
+    text = f"still open: {name!r}" if is_open else fenced
     return Report(OPEN if is_open else DONE, {"transactional_id": name, "aborted": not is_open}, [text])
+
+
+def _unmarked(name: str, found: TransactionDescription) -> Report:
+    """How it ends is decided, and readers wait for its markers alone."""
+    fate = "committed" if found.state == "PrepareCommit" else "aborted"
+    text = (
+        f"{name!r} is {fate}, only its markers are missing; nothing can be aborted. Brokers write them when each of "
+        "its partitions has a leader and enough replicas in sync"
+    )
+    return Report(OPEN, {"transactional_id": name, "aborted": False}, [text])
 
 
 def _check_is_foreign(sink: SinkClient, name: str) -> None:

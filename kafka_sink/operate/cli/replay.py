@@ -92,7 +92,8 @@ class ReplaySession(ClusterSession):
         return settings_of_operator(self.client, self.ledger_topic, brokers, self._patience_ms, support)
 
     def reader(self, partition: int) -> PartitionReader:
-        return PartitionReader(self.client, self.replay.source, partition, self._patience_ms)
+        """A letter has the time of its row, also where the topic has LogAppendTime."""
+        return PartitionReader(self.client, self.replay.source, partition, self._patience_ms, keeps_own_time=True)
 
     def _existing_topic(self, option: str, name: str) -> TopicState:
         state = topic_state(self.client, name)

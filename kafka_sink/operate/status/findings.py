@@ -132,12 +132,15 @@ def _judge_unreadable(each: Listed, commands: CommandTexts) -> Finding:
 
 
 def _judge_lost(record: LedgerRecord, commands: CommandTexts) -> Finding:
-    outcomes = zip(record.entries, record.outcomes, strict=True)
-    missing = sum(entry.row_count for entry, one in outcomes if one is not TransactionOutcome.COMMITTED)
+    missing, unresolved = (
+        sum(entry.row_count for entry, one in zip(record.entries, record.outcomes, strict=True) if one is wanted)
+        for wanted in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED)
+    )
+    doubt = f", {unresolved} may be visible or missing, which can no longer be read" if unresolved else ""
     what = "the export is refused" if record.key.is_label else "the query stops at every start"
     text = (
-        f"{title(record)}: {missing} of {record.row_count} rows are missing, and {what}. Choose: run it again (rows "
-        "that are visible appear twice), or go on without them"
+        f"{title(record)}: {missing} of {record.row_count} rows are missing{doubt}, and {what}. Choose: run it again "
+        "(rows that are visible appear twice), or go on without them"
     )
     return _of_record(Trouble.LOST, Severity.ACT, text, record, commands, _choice(record, commands), is_passing=False)
 
@@ -238,18 +241,19 @@ def judge_transactions(facts: ClusterFacts, brokers: BrokerArguments) -> Iterato
     decided, written = facts.decided_ids, facts.written_topics
     homes = {each.sink_id: ledger for ledger in facts.ledgers for each in ledger.listed}
     unread = {each.sink_id for ledger in facts.ledgers for each in ledger.listed if each.record is None}
-    groups: dict[tuple[str, str], list[TransactionDescription]] = {}
+    groups: dict[tuple[str, str, bool], list[TransactionDescription]] = {}
     for one in facts.transactions:
         identity = parse_task_identity(one.transactional_id)
         sink_id = "" if identity is None else identity.sink_id
         topics = written.intersection(topic for topic, _ in one.partitions)
         is_old = facts.at_ms - one.start_ms >= one.timeout_ms / 2
         if is_old and (topics or sink_id) and one.transactional_id not in decided and sink_id not in unread:
-            groups.setdefault((sink_id, "" if sink_id else one.transactional_id), []).append(one)
-    for (sink_id, _), found in sorted(groups.items()):
+            group = sink_id, "" if sink_id else one.transactional_id, one.state != ONGOING
+            groups.setdefault(group, []).append(one)
+    for (sink_id, _, has_ended), found in sorted(groups.items()):
         home = homes.get(sink_id)
         commands = CommandTexts(brokers) if home is None else CommandTexts(brokers, home.topic)
-        yield _judge_group(facts, sink_id, found, commands)
+        yield (_judge_unmarked if has_ended else _judge_group)(facts, sink_id, found, commands)
     for each in facts.hanging:
         assert each.told is not None
         name = each.told.transactional_id
@@ -264,8 +268,7 @@ def _judge_group(
     facts: ClusterFacts, sink_id: str, found: list[TransactionDescription], commands: CommandTexts
 ) -> Finding:
     """Of one sink, or a foreign one alone."""
-    topics = tuple(sorted({topic for one in found for topic, _ in one.partitions}))
-    oldest = min(found, key=lambda one: one.start_ms)
+    topics, oldest = _topics_of(found), min(found, key=lambda one: one.start_ms)
     left_ms = min(one.start_ms + one.timeout_ms for one in found) - facts.at_ms
     readers = f"read_committed readers of {_names(topics)} wait for"
     if sink_id:
@@ -276,15 +279,40 @@ def _judge_group(
         advice = "Its application ends it, or the command does, and asks"
     when = f"the oldest began {span(facts.at_ms - oldest.start_ms)} ago" if len(found) > 1 else (
         f"it began {span(facts.at_ms - oldest.start_ms)} ago")  # fmt: skip
-    if any(one.state != ONGOING for one in found):
-        when += "; it has ended, but its markers are not written, perhaps because a partition has no leader"
-    elif left_ms < -OVERRUN_MS:
+    if left_ms < -OVERRUN_MS:
         when += "; its time has passed, and its coordinator does not end it"
     else:
         when += f", and ends at its time-out in {span(left_ms)} at the latest"
     mend = commands.abort_transactions(sink_id) if sink_id else commands.end_transaction(oldest.transactional_id)
+    return _of_group(sink_id, f"{what}: {when}. {advice}", oldest, commands, topics, mend)
+
+
+def _judge_unmarked(
+    facts: ClusterFacts, sink_id: str, found: list[TransactionDescription], commands: CommandTexts
+) -> Finding:
+    """Their coordinators have decided how they end, and no command changes that."""
+    topics, oldest = _topics_of(found), min(found, key=lambda one: one.start_ms)
+    who = f"{len(found)} transactions of sink {sink_id}" if sink_id else (
+        f"the transaction {oldest.transactional_id!r}, which is not of a sink")  # fmt: skip
+    fates = {"PrepareCommit": "committed", "PrepareAbort": "aborted"}
+    fate = " or ".join(sorted({fates.get(one.state, one.state) for one in found}))
+    text = (
+        f"read_committed readers of {_names(topics)} wait for the markers of {who}: that is {fate}, it began "
+        f"{span(facts.at_ms - oldest.start_ms)} ago, and its markers are not written yet. Brokers write them when each "
+        "of its partitions has a leader and enough replicas in sync (min.insync.replicas): then readers go on"
+    )
+    return _of_group(sink_id, text, oldest, commands, topics)
+
+
+def _topics_of(found: Iterable[TransactionDescription]) -> tuple[str, ...]:
+    return tuple(sorted({topic for one in found for topic, _ in one.partitions}))
+
+
+def _of_group(
+    sink_id: str, text: str, oldest: TransactionDescription, commands: CommandTexts, topics: tuple[str, ...], *mend: str
+) -> Finding:
     return Finding(
-        Trouble.TRANSACTION if sink_id else Trouble.FOREIGN, Severity.LOOK, f"{what}: {when}. {advice}", (mend,),
+        Trouble.TRANSACTION if sink_id else Trouble.FOREIGN, Severity.LOOK, text, mend,
         (sink_id, oldest.transactional_id, oldest.producer_id, oldest.producer_epoch, oldest.start_ms),
         True, commands.ledger_topic if sink_id else "", sink_id, topics=topics,
     )  # fmt: skip

@@ -258,7 +258,7 @@ class Engine:
         elif isinstance(call, c.ResumeTransaction):
             transaction.resume(call.operation, call.receipt)
         elif call.event is TransactionEvent.BEGIN:
-            transaction.begin(call.operation, self.nodes.transaction_version)
+            transaction.begin(call.operation, self.nodes.transaction_version, goes_on=self.nodes.epochs_go_on)
         else:
             transaction.start(call.operation, call.event)
 

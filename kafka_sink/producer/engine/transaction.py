@@ -18,6 +18,9 @@ In version 1 a delayed request of one transaction can hit the next one, since bo
 new epoch (InitProducerId) whenever a request to a coordinator got no definite response, and after each abort: the state
 RENEWING.
 
+In version 2 the markers of the last transaction have the epoch of the next one, and leaders before Kafka 4.2 take one
+that arrives a second time for the end of that one (KAFKA-19446). There, too, a transaction begins with a new epoch.
+
 In version 2 a producer that knows the end of the last transaction under its id can go on without asking for an identity
 (`go_on`). This one is expected until a record is acknowledged: the leader has asked the coordinator, which accepts only
 the epoch that it has itself. If a leader refuses it before that, and every send was refused for sure, nothing of the
@@ -154,6 +157,7 @@ class Transaction:
         self.has_unknown_start = False
         # A request with this epoch may still arrive late; see the module on transaction version 1.
         self.epoch_is_stale = False
+        self.has_epoch_of_end = False  # the end of the last transaction gave it
         self.is_resumed = False  # the epoch comes from a receipt
         # No broker has confirmed the identity yet.
         self.is_expected = False
@@ -236,15 +240,17 @@ class Transaction:
         self.is_expected = True
         self._move(TransactionEvent.BEGIN)
 
-    def begin(self, operation: PendingOperation, transaction_version: int) -> None:
+    def begin(self, operation: PendingOperation, transaction_version: int, *, goes_on: bool) -> None:
+        """`goes_on`: it may have the epoch that the end of the last one gave (`NodeSet.epochs_go_on`)."""
         if self.state is TransactionState.RENEWING:
             self._waiting["begin"].append(operation)
             self._version_to_begin = transaction_version
             return
-        if self.state is TransactionState.READY and transaction_version != self.transaction_version:
-            # After a change of the transaction version the id continues with a new epoch.
+        is_changed = transaction_version != self.transaction_version
+        if self.state is TransactionState.READY and (is_changed or (self.has_epoch_of_end and not goes_on)):
+            # After a change of the transaction version, too, the id continues with a new epoch.
             self._move(TransactionEvent.RENEW)
-            self.begin(operation, transaction_version)
+            self.begin(operation, transaction_version, goes_on=goes_on)
             return
         refusal = self._refusal_of(TransactionEvent.BEGIN)
         if refusal is None:
@@ -338,7 +344,7 @@ class Transaction:
         self.identity = identity
         self.is_expected = False
         self.error = None
-        self.epoch_is_stale = False
+        self.epoch_is_stale = self.has_epoch_of_end = False
         self._finish("init", None, self.is_alone)
         if self._waiting["begin"]:
             self.transaction_version = self._version_to_begin
@@ -367,6 +373,7 @@ class Transaction:
             self._move(TransactionEvent.ENDED_STALE)
         else:
             self._move(TransactionEvent.ENDED)
+        self.has_epoch_of_end = next_identity is not None
         self.identity = next_identity or self.identity
         self.epoch_is_stale = self.is_resumed = False
         self.is_expected = self.is_expected and not was_started

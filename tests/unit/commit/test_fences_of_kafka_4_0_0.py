@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.commit.session import Conclusion, DriverOperation
-from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.kafka.client.ask import Ask
 from tests.support.tiny_broker import LEDGER, TinyBroker
 from tests.unit.commit.driver_bench import END, LOST, SECOND, Bench, stop_before
 
@@ -55,6 +56,33 @@ def test_a_fenced_done_record_leaves_the_decision_below_it(bench: Bench) -> None
     assert isinstance(pending.error, CommitPending) and "committed and visible" in str(pending.error)
     assert bench.commit(bench.receipts(run=SECOND), bench.session(SECOND)).conclusion is Conclusion.ALREADY_DELIVERED
     assert bench.seen() == [1, 1]
+
+
+def test_a_decided_transaction_that_has_timed_out_is_known_to_be_lost(bench: Bench) -> None:
+    receipts = bench.receipts()
+    bench.decide(receipts)
+    bench.time_out(receipts[0])
+    bench.settle()
+    lost = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
+    assert isinstance(lost.error, CommitLost)
+    assert "Not committed, rows not visible: 1 rows" in str(lost.error) and "no longer" not in str(lost.error)
+    assert bench.seen() == [0, 1]
+
+
+def test_a_record_whose_end_got_no_answer_and_that_a_fence_has_aborted_is_known_not_to_be_written(
+    bench: Bench,
+) -> None:
+    """Another client fences the driver before its EndTxn arrives. There is no claim of another run, so it goes on."""
+    done = bench.commit(bench.receipts(), answers={END: [lambda request: fence_before(bench, request)]})
+    assert done.conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [1, 1]
+
+
+def fence_before(bench: Bench, _request: Ask) -> object:
+    """The answer to the first EndTxn is lost, and it was not carried out."""
+    bench.take_the_drivers_id()
+    bench.settle()
+    return LOST
 
 
 def test_the_tiny_broker_raises_as_it_is_told() -> None:

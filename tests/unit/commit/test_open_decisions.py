@@ -73,6 +73,28 @@ def test_a_batch_of_which_all_is_committed_is_not_said_to_be_open(second: Transa
     assert verdict_word(RECORD, found) == "committed"
 
 
+@pytest.mark.parametrize(
+    ("version", "epoch", "second", "standing"),
+    [
+        (2, 32_766, described(1, "CompleteCommit", epoch=0, producer_id=9), Standing.COMMITTED),
+        (2, 32_766, described(1, "PrepareCommit", epoch=32_767), Standing.COMMITTED),
+        (2, 32_766, described(1, "CompleteAbort", epoch=0, producer_id=9), OVERDUE),
+        # Another producer's own commit.
+        (2, 32_766, described(1, "CompleteCommit", epoch=1, producer_id=9), OVERDUE),
+        (2, 32_765, described(1, "CompleteCommit", epoch=0, producer_id=9), OVERDUE),
+        (1, 32_766, described(1, "CompleteCommit", epoch=0, producer_id=9), OVERDUE),
+    ],
+)
+def test_the_commit_of_the_last_epoch_gives_another_producer_id(
+    version: int, epoch: int, second: TransactionDescription, standing: Standing
+) -> None:
+    used_up = replace(ENTRIES[1], producer_epoch=epoch, transaction_version=version)
+    record = replace(RECORD, entries=(ENTRIES[0], used_up))
+    states = [described(0, "CompleteCommit", epoch=6), second]
+    found: Any = SimpleNamespace(failure=None, is_supported=True, found={one.transactional_id: one for one in states})
+    assert judge_open(found, [record], START_MS)[0].standing is standing
+
+
 def test_in_transaction_version_1_an_id_in_use_again_proves_nothing() -> None:
     old = replace(RECORD, entries=tuple(replace(entry, transaction_version=1) for entry in ENTRIES))
     states = [described(0, "CompleteCommit"), described(1, "Ongoing", epoch=6)]

@@ -8,11 +8,26 @@ import random
 import pytest
 
 from kafka_sink.commit.commit_step import SingleStep
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.ledger import claim_key
+from kafka_sink.commit.ledger_codec import encode_claim
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.kafka.client.ask import Ask, ReplyKind
-from tests.unit.commit.driver_bench import CLAIM, LOST, NOT_SENT, REFUSED, SECOND, WRITE, Bench, after
+from tests.unit.commit.driver_bench import (
+    CLAIM,
+    LOST,
+    NOT_SENT,
+    REFUSED,
+    SECOND,
+    SINK,
+    THIRD,
+    WRITE,
+    Bench,
+    after,
+    put_plain,
+)
 
 
 def delivered(bench: Bench, batch: int, session: DriverSession, **more: object) -> None:
@@ -67,6 +82,21 @@ def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_it
     verdict = bench.commit(bench.receipts(), elder)
     assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
     assert not elder.elders
+
+
+def test_a_first_claim_that_comes_late_stops_the_living_run_which_says_so_and_the_next_start_goes_on(
+    bench: Bench,
+) -> None:
+    """A dead run's claim was held back in the network until its successor had claimed."""
+    session = bench.session(SECOND)
+    assert bench.commit(bench.receipts(0, run=SECOND), session).conclusion is Conclusion.DELIVERED
+    put_plain(bench, claim_key(Line(SINK)), encode_claim(Line(SINK), "1" * 16, 0))
+    # It is committed in another process of the run, which reads the ledger.
+    stopped = bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
+    assert isinstance(stopped.error, CommitAborted) and "has claimed the ledger" in str(stopped.error)
+    assert "If none lives, the claim of one that has ended came late: start this one again" in str(stopped.error)
+    assert bench.commit(bench.receipts(1, run=THIRD), bench.session(THIRD)).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [2, 2]
 
 
 def test_of_two_runs_that_claim_in_turn_the_one_that_claimed_first_is_the_elder(bench: Bench) -> None:

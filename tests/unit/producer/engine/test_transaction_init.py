@@ -14,6 +14,7 @@ from kafka_sink.errors import (
     ProducerFenced,
     TransactionAborted,
 )
+from kafka_sink.kafka.client.nodes import METADATA_OF_4_2
 from kafka_sink.kafka.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -388,8 +389,23 @@ def test_a_change_of_version_happens_between_transactions_and_with_an_epoch_of_i
 def test_the_same_version_again_costs_no_renewal() -> None:
     driver = started(2)
     driver.commit()
-    set_features(driver, {"transaction.version": 3})
+    set_features(driver, {"transaction.version": 3, "metadata.version": METADATA_OF_4_2})
     assert next_transaction(driver).producer_epoch == 1 and driver.count(INIT_PRODUCER_ID) == 1
+
+
+def test_before_kafka_4_2_each_further_transaction_has_an_epoch_that_no_late_marker_has() -> None:
+    driver = TransactionDriver(2, metadata_version=METADATA_OF_4_2 - 1)
+    driver.begin()
+    driver.send()
+    assert driver.ok(driver.commit())
+    of_end = driver.producer_epoch
+    assert driver.count(INIT_PRODUCER_ID) == 1, "nothing is asked for that may never be used"
+    assert next_transaction(driver) == (PRODUCER_ID, of_end + 1)
+    body = driver.last(INIT_PRODUCER_ID).body
+    assert (body["producer_id"], body["producer_epoch"]) == (PRODUCER_ID, of_end)
+    # An empty transaction has no markers.
+    assert driver.ok(driver.begin()) and driver.ok(driver.abort()) and driver.ok(driver.begin())
+    assert driver.count(INIT_PRODUCER_ID) == 3
 
 
 @pytest.mark.parametrize(("transaction_version", "versions"), [(1, range(3, 12)), (2, range(12, 14))])

@@ -31,7 +31,7 @@ CAUSE = ProducerFenced("somebody else")
 
 CALLS: dict[str, Callable[[Transaction], None]] = {
     "init": lambda transaction: transaction.start(1, TransactionEvent.INIT),
-    "begin": lambda transaction: transaction.begin(1, 1),
+    "begin": lambda transaction: transaction.begin(1, 1, goes_on=False),
     "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
     "prepare": lambda transaction: transaction.start(1, TransactionEvent.PREPARE),
     "resume": lambda transaction: transaction.resume(1, RECEIPT),

@@ -1,0 +1,64 @@
+"""A write without a label that was decided and is not finished in time: whether it may be written again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.receipt import UNNAMED_BATCH, TaskReceipt
+from kafka_sink.commit.session import DriverOperation, DriverSession
+from kafka_sink.errors import CommitLost, CommitPending
+from tests.unit.commit.driver_bench import COMMIT, LOST, SINK, WRITE, Bench
+
+CODE = line_of(SINK, UNNAMED_BATCH).code
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(transaction_version=2)
+
+
+def receipts_of(bench: Bench) -> list[TaskReceipt]:
+    return [replace(receipt, key=UNNAMED_BATCH) for receipt in bench.receipts()]
+
+
+def dies(bench: Bench, receipts: list[TaskReceipt], answers: dict[str, list[object]]) -> None:
+    died = bench.commit(receipts, DriverSession(SINK, "1" * 16, code=CODE), answers=answers)
+    assert isinstance(died.error, CommitPending)
+
+
+def lost_text(bench: Bench) -> str:
+    found = bench.run(DriverOperation.FINISH, session=DriverSession(SINK, code=CODE))
+    assert isinstance(found.error, CommitLost)
+    return str(found.error)
+
+
+def forget(bench: Bench) -> None:
+    """Its ids have expired and its rows are deleted; what is left is of others."""
+    for name in [name for name in bench.broker.transactions if "-driver" not in name]:
+        del bench.broker.transactions[name]
+    for task in (0, 1):
+        count = len(bench.broker.logs["t", task])
+        bench.broker.logs["t", task] = [(1, 0, None, True)] * (count + 2)
+
+
+def test_what_was_visible_for_a_week_is_not_said_to_be_invisible(bench: Bench) -> None:
+    """All of it was committed, and the driver died before it had recorded that."""
+    dies(bench, receipts_of(bench), {WRITE: [None, *[LOST] * 100_000]})
+    assert bench.seen() == [1, 1]
+    forget(bench)
+    text = lost_text(bench)
+    assert "It may be visible, in whole or in part" in text and "look into the topic first" in text
+    assert "Nothing of it is visible" not in text
+
+
+def test_what_has_timed_out_as_a_whole_may_be_written_again(bench: Bench) -> None:
+    receipts = receipts_of(bench)
+    dies(bench, receipts, {COMMIT: [LOST] * 100_000})
+    for receipt in receipts:
+        bench.time_out(receipt)
+    bench.settle()
+    assert "Nothing of it is visible: it may be written again" in lost_text(bench)
+    assert bench.seen() == [0, 0]
