@@ -359,7 +359,7 @@ def _write_beside_each_other(
 def _as_in_this_thread(
     session: Any, jobs: JobName | None, write: Callable[[int], ChunkSummary]
 ) -> Callable[[int], ChunkSummary]:
-    """For another thread: Spark's jobs belong to the same job group and pool, have the same tags, and this name as well."""
+    """For another thread: Spark's jobs belong to the same job group and pool, and have the same tags and this name."""
     tags = _tags_of(session)
     properties: list[tuple[str, str]] = []
     if not is_of_connect(session):
