@@ -51,6 +51,7 @@ from kafka_sink.spark.query_batch import (
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
+from kafka_sink.spark.worker_stop import raise_when_stopped
 from kafka_sink.spark.write_watch import WriteWatch
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class _Write:
         return _summarize(batch, conclusion)
 
     def _run_tasks(self) -> list[TaskResult]:
-        with self._watch or nullcontext():
+        with self._watch or nullcontext(), raise_when_stopped():
             rows = collect_rows(_with_plain_names(self._frame).mapInArrow(self._task.run, _SCHEMA))
         results = [pickle.loads(row[0]) for row in rows]
         if len({each.receipt.spark_partition for each in results}) != len(results):

@@ -4,6 +4,7 @@ a process of the server, which lives as long as its query. Run alone, because a 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,45 @@ def test_the_operation_of_an_interrupted_write_is_cancelled_and_no_reader_waits(
     wait_until(lambda: time.time() - beats.stat().st_mtime > 5, "no task waits any more", 60)
     wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
     assert connected.getTags() == set() if hasattr(connected, "getTags") else True
+
+
+def test_a_query_that_is_stopped_in_the_middle_of_a_batch_cancels_its_job_and_no_reader_waits(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    """One task has ended, the other one waits: without a word the transaction of the first would stay open."""
+    writable_topic(kafka_4, topic_name)
+    beats, named = tmp_path / "beats", of_sink(kafka_4, topic_name, query_id="stopped")
+    both = stream_of(connected, tmp_path / "source").repartition(2)
+    rows = both.mapInArrow(one_waits(str(beats)), "value string")
+    query = start(rows, kafka_sink.foreach_batch(named), tmp_path / "checkpoint", processingTime="1 second")
+    try:
+        wait_until(
+            lambda: beats.exists() and open_transactions(kafka_4.bootstrap_servers, named["sink.id"], 0),
+            "one task has ended, the other one waits",
+            120,
+        )
+    finally:
+        query.stop()
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", 3 * PATIENCE_S)
+    wait_until(lambda: time.time() - beats.stat().st_mtime > 5, "no task waits any more", 60)
+    assert open_transactions(kafka_4.bootstrap_servers, named["sink.id"]) == []
+
+
+def one_waits(beats: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def wait(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for _ in range(120 if context.partitionId() == 0 else 0):
+            time.sleep(1)
+            with open(beats, "a") as file:
+                file.write(".")
+        yield from batches
+
+    return wait
 
 
 def test_a_query_has_to_be_named_also_if_it_is_the_only_one(
