@@ -28,6 +28,7 @@ from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.ledger import TransactionEntry, TransactionOutcome
 from kafka_sink.commit.log_scan import (
     EARLIEST,
+    LATEST,
     RawBatch,
     fetch_ask,
     offset_ask,
@@ -43,7 +44,7 @@ from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.transaction_apis import versions_of
-from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS
 
 WITHOUT_LEADER = (
     "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
@@ -51,7 +52,7 @@ WITHOUT_LEADER = (
     "docs/troubleshooting.md)"
 )
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
-PARTITIONS = "find partitions of transaction"
+PARTITIONS, MARKER_END = "find partitions of transaction", "find log end"
 
 
 # A partition that a transaction wrote to, and the last offset there.
@@ -106,6 +107,8 @@ class DecidedTransaction:
     # How far the log was searched for its marker, and since when the log has ended below the witness.
     search_offset: int = 0
     short_since_ms: int | None = None
+    # Up to where a log without its marker is believed; None: that was not asked yet.
+    end_offset: int | None = None
     # Since when brokers have said, without a word to the contrary, that there is no such topic.
     gone_since_ms: int | None = None
 
@@ -230,7 +233,7 @@ class CommitTransactions(CommitStep):
         super().on_reply(now_ms, reply)
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
-        one, is_of_log = self._decided[reply.ask.number], reply.ask.purpose in (MARKER, MARKER_START)
+        one, is_of_log = self._decided[reply.ask.number], reply.ask.api in (FETCH, LIST_OFFSETS)
         if not is_of_log or reply.error is None or reply.error.entry is not TOPIC_UNKNOWN:
             one.gone_since_ms = None
         elif one.gone_since_ms is None:
@@ -260,6 +263,8 @@ class CommitTransactions(CommitStep):
             self._on_ended(now_ms, ask, body["error_code"])
         elif ask.purpose == MARKER:
             self._on_fetched(now_ms, ask, body)
+        elif ask.purpose == MARKER_END:
+            self._on_log_end(now_ms, ask, body)
         else:
             self._on_log_start(now_ms, ask, body)
 
@@ -307,13 +312,32 @@ class CommitTransactions(CommitStep):
             self.asks.drop(ask)
             self._search_on(now_ms, one)
         elif answer.last_stable_offset > one.witness.last_offset >= 0:
-            # It is no longer open, and no marker is left that tells the outcome. With an unknown offset (-1) the last
-            # stable offset says nothing about it.
-            self._settle(ask, TransactionOutcome.UNRESOLVED)
+            # With an unknown offset (-1) the last stable offset says nothing about it.
+            self._on_no_marker(now_ms, ask, one, answer.high_watermark)
         else:
             # The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written yet.
             self.asks.drop(ask)
             self.asks.repeat(now_ms, self._ask_end(now_ms, one, are_leaders_known=True), find_again=True)
+
+    def _on_no_marker(self, now_ms: int, ask: Ask, one: DecidedTransaction, shown_to: int) -> None:
+        """It is no longer open, and what is shown of the log has no marker that tells the outcome. A leader that has
+        just started may show less than there is, but it tells the end of its log only when it knows that (KIP-207)."""
+        if one.end_offset is not None and shown_to >= one.end_offset:
+            self._settle(ask, TransactionOutcome.UNRESOLVED)
+            return
+        self.asks.drop(ask)
+        if one.end_offset is None:
+            self.asks.add(now_ms, offset_ask(MARKER_END, one.log, LATEST, number=one.number))
+        else:
+            self.asks.repeat(now_ms, self._search_on(now_ms, one))
+
+    def _on_log_end(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        error_code, offset = read_offset_answer(body)
+        if not self.refuse_or_repeat(now_ms, ask, error_code):
+            one = self._decided[ask.number]
+            one.end_offset = offset
+            self.asks.drop(ask)
+            self._search_on(now_ms, one)
 
     def _on_log_start(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_offset_answer(body)
