@@ -522,13 +522,11 @@ class NodeSet:
         """A broker may have an older view of users than the others have, or a broken certificate: what they can do for
         a commit is still done. Before any broker has taken the credentials, or once a second one refuses them, they
         count as wrong: at most two are tried, and the one again after minutes, so that no account is locked.
-
         A producer cannot do without the leader of a partition, and would only wait for it: it fails at once."""
-        if not self._outlives_refusal or not isinstance(failure, AuthenticationError):
-            return False
-        if self._refusing_id not in (None, broker_id):
-            return False
-        return any(node.is_ready and broker_of(node.node_id) != broker_id for node in self._all())
+        is_first = self._refusing_id in (None, broker_id)
+        is_bearable = self._outlives_refusal and isinstance(failure, AuthenticationError)
+        others = (node.is_ready and broker_of(node.node_id) != broker_id for node in self._all())
+        return is_first and is_bearable and any(others)
 
     def _disconnect(self, node: Node) -> None:
         """The shell closes the socket; the caller updates the node."""
