@@ -35,7 +35,7 @@ def end_transaction(sink: SinkClient, given: argparse.Namespace) -> Report:
         text = f"no transaction of {name!r} is open; there is nothing to abort"
         return Report(DONE, {"transactional_id": name, "aborted": False}, [text])
     if found.state != ONGOING:
-        return _describe_unmarked(name, found)
+        return _report_unmarked(name, found)
     topics = ", ".join(sorted({topic for topic, _ in found.partitions})) or "no topic yet"
     age = span(sink.wall_ms - found.start_ms)
     confirm(
@@ -54,7 +54,7 @@ def end_transaction(sink: SinkClient, given: argparse.Namespace) -> Report:
     return Report(OPEN if is_open else DONE, {"transactional_id": name, "aborted": not is_open}, [text])
 
 
-def _describe_unmarked(name: str, found: TransactionDescription) -> Report:
+def _report_unmarked(name: str, found: TransactionDescription) -> Report:
     """How it ends is decided, and readers wait for its markers alone."""
     fate = "committed" if found.state == "PrepareCommit" else "aborted"
     text = (
