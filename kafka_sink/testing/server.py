@@ -22,7 +22,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -189,6 +189,9 @@ class EmbeddedBroker:
             listener = self._listeners.pop(node_id)
             self._selector.unregister(listener)
             address = listener.getsockname()
+            # Also in a child that was forked just now, and has not closed what it has inherited.
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
             listener.close()
             with OPENING:
                 self._reserved[node_id] = reserved = socket.socket(listener.family)

@@ -360,6 +360,19 @@ def test_connections_and_ports_of_a_broker_are_closed_though_a_forked_child_live
                     assert ask_versions(again)
 
 
+def test_a_broker_stops_while_a_child_that_was_just_forked_still_has_its_port() -> None:
+    with EmbeddedBroker(brokers=2) as kafka:
+        port = kafka.do(lambda core: core.cluster.brokers[2].port)
+        inherited = socket.socket(fileno=os.dup(kafka._listeners[2].fileno()))
+        with inherited:
+            kafka.stop_broker(2)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), WAIT_S)
+            kafka.start_broker(2)
+            with socket.create_connection(("127.0.0.1", port), WAIT_S) as connection:
+                assert ask_versions(connection)
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_child_has_nothing_of_broker_and_registry_and_what_it_ends_is_not_the_parents(tmp_path: Path) -> None:
     before = descriptors()
