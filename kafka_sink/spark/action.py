@@ -22,10 +22,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyspark import InheritableThread
 
@@ -39,6 +39,11 @@ _LOGGER = logging.getLogger("kafka_sink")
 AGAIN_S = 0.5
 # For how long the caller waits. Spark may plan for longer.
 PATIENCE_S = 10.0
+# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
+# only when Spark has ended.
+WAIT_S = 1.0
+
+T = TypeVar("T")
 
 
 class JobName(NamedTuple):
@@ -89,7 +94,8 @@ def _collect_beside(frame: DataFrame, name: JobName | None) -> list[Row]:
     thread = _make_thread(frame.sparkSession, collect)
     try:
         thread.start()
-        return found.result()
+        (ended,) = each_as_it_ends([found])
+        return ended.result()
     except BaseException:
         # The first: an action that has not begun never will.
         if not found.cancel():
@@ -150,6 +156,13 @@ def _cancel_until_ended(actions: Collection[Future[Any]], name: JobName, until_s
     while not _have_ended(actions) and time.monotonic() < until_s:
         _cancel(name)
         wait(actions, AGAIN_S)
+
+
+def each_as_it_ends(actions: Collection[Future[T]]) -> Iterator[Future[T]]:
+    running = set(actions)
+    while running:
+        ended, running = wait(running, WAIT_S, FIRST_COMPLETED)
+        yield from ended
 
 
 def _have_ended(actions: Collection[Future[Any]]) -> bool:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ from kafka_sink.errors.table.commits import OTHER_CHUNKS
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
 from kafka_sink.options.sink_table import LABEL_MAX
-from kafka_sink.spark.action import JobName, end_actions, job_name, name_jobs
+from kafka_sink.spark.action import JobName, each_as_it_ends, end_actions, job_name, name_jobs
 from kafka_sink.spark.driver import CLIENTS, Driver
 from kafka_sink.spark.planning import PlannedWrite, plan_export
 from kafka_sink.spark.second_door import WriteSummary, batch_settings, explain_here, write_planned
@@ -345,7 +345,7 @@ def _write_beside_each_other(
     chunks: list[Future[ChunkSummary]] = []
     try:
         chunks += (pool.submit(write_here, number) for number in missing)
-        for chunk in as_completed(chunks):
+        for chunk in each_as_it_ends(chunks):
             if chunk.exception() is not None:
                 pool.shutdown(cancel_futures=True)  # waits: what the others have written is not written again
             yield chunk.result()
