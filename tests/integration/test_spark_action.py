@@ -81,6 +81,13 @@ def interrupt_when() -> Iterator[Any]:
     signal.signal(signal.SIGUSR1, before)
 
 
+def collect_interrupted(context: Context, interrupt_when: Any) -> None:
+    """By a signal, as soon as the action has begun."""
+    interrupt_when(context.began)
+    with pytest.raises(KeyboardInterrupt):
+        collect_rows(Frame(context))  # type: ignore[arg-type]
+
+
 def test_an_action_is_named_while_it_runs_and_its_error_is_passed_on_as_it_is() -> None:
     context, error = Context(), ValueError("of Spark")
     with pytest.raises(ValueError) as caught:
@@ -96,9 +103,7 @@ def test_an_interrupted_action_is_cancelled_until_it_has_ended(
     """At first Spark plans it still, and knows no job with this name."""
     monkeypatch.setattr(action, "AGAIN_S", 0.01)
     context = Context(unknown=3)
-    interrupt_when(context.began)
-    with pytest.raises(KeyboardInterrupt):
-        collect_rows(Frame(context))  # type: ignore[arg-type]
+    collect_interrupted(context, interrupt_when)
     assert context.cancelled.is_set() and context.count("cancel") >= 4
     assert context.count("add") == context.count("remove") == 1
 
@@ -108,9 +113,7 @@ def test_a_caller_does_not_wait_for_ever_for_spark_and_says_what_goes_on(
 ) -> None:
     monkeypatch.setattr(action, "PATIENCE_S", 0.1)
     context = Context(unknown=1000)
-    interrupt_when(context.began)
-    with pytest.raises(KeyboardInterrupt):
-        collect_rows(Frame(context))  # type: ignore[arg-type]
+    collect_interrupted(context, interrupt_when)
     assert "Spark still runs its job" in caplog.text
     context.cancelled.set()
 
@@ -125,9 +128,7 @@ def test_where_no_more_threads_can_be_started_the_caller_cancels_the_action_itse
     monkeypatch.setattr(action, "threading", SimpleNamespace(**{**vars(threading), "Thread": NoMore}))
     monkeypatch.setattr(action, "AGAIN_S", 0.01)
     context = Context(unknown=3)
-    interrupt_when(context.began)
-    with pytest.raises(KeyboardInterrupt):
-        collect_rows(Frame(context))  # type: ignore[arg-type]
+    collect_interrupted(context, interrupt_when)
     assert context.cancelled.is_set() and context.count("cancel") >= 4
 
 
