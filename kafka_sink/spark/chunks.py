@@ -44,9 +44,10 @@ from pyspark.sql.types import (
 )
 
 from kafka_sink.commit.division import OF_CHUNK, Division, division_of
-from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.commit.messages import lost_error, unreadable_export_error
-from kafka_sink.errors import ConfigError
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import OTHER_CHUNKS
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
@@ -164,7 +165,25 @@ class _Export:
         if any(record.kind is Kind.INTENT for record in found.values()):
             found = self._look(first)
         check_division(self._division, found, _topics_of(first))
+        if found:
+            self._abort_leftovers(first)
         return found
+
+    def _abort_leftovers(self, planned: PlannedWrite) -> None:
+        """Of killed runs. A write looks for them after its commit. If it was killed in between, nobody does: its chunk
+        is not written again, and readers would wait until what an earlier run of it left open times out."""
+        assert planned.sink_id is not None
+        lines = {line_of(planned.sink_id, BatchKey("", label)) for label in self._division.labels}
+        try:
+            with CLIENTS.value.borrow(planned.options.producer) as client:
+                lines &= Driver(planned.options, planned.sink_id, key=planned.key).list_open(client)
+                for record in filter(_is_delivered, self._look(planned).values() if lines else ()):
+                    if line_of(planned.sink_id, record.key) in lines:
+                        # As the run that delivered it would have done.
+                        driver = Driver(planned.options, planned.sink_id, record.run, record.key)
+                        driver.abort(client, record.key, (), may_be_decided=True, has_late_tasks=False)
+        except KafkaSinkError as error:
+            _LOGGER.warning("open transactions of earlier runs could not be looked for: %s", error)
 
     def _write_all(self, delivered: Mapping[str, LedgerRecord], parallel: int) -> Generator[ChunkSummary, None, None]:
         missing = []

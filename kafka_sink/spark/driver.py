@@ -32,7 +32,7 @@ from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.identity import label_of, sink_id_of_query
+from kafka_sink.commit.identity import Line, label_of, sink_id_of_query
 from kafka_sink.commit.ledger import LedgerRecord, batch_at_hand, line_of
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest, manifest_key, partition_of_key
@@ -170,6 +170,16 @@ class Driver:
         if listing.listed is None:
             raise OperationTimeout(f"the ledger could not be read: {listing.reason}", NOT_STARTED)
         return listing.listed, settings
+
+    def list_open(self, client: Client) -> set[Line]:
+        """The lines of the sink in which a transaction is open, as far as its brokers tell that soon."""
+        from kafka_sink.commit.each_line import lines_of
+        from kafka_sink.commit.listing import TransactionListing
+
+        settings = self._delivery_settings(client)
+        listing = TransactionListing(settings, self._session.sink_id)
+        client.run(SingleStep(listing, client.now_ms() + settings.sweep_ms))
+        return lines_of(listing.found)
 
     def finish(self, client: Client) -> None:
         """Completes the open decision of this line, as `pykafka-sink recover` does. A live driver of it is fenced, and

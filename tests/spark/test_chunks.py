@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import kafka_sink
+from kafka_sink.commit.identity import code_of_label, run_of_label
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark import chunks
 from kafka_sink.spark.planning import PlannedWrite
@@ -218,6 +219,33 @@ def test_a_chunk_that_a_dead_run_has_decided_is_finished_before_any_task_and_ski
     assert [chunk.is_skipped for chunk in done.chunks] == [False, True]
     assert set(rows(key, 0, 1)) < set(values(kafka_4, topic_name))
     assert done.rows == len(values(kafka_4, topic_name))
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_killed_runs_of_a_delivered_chunk_left_open_is_aborted_by_the_next_run(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, is_closed: bool
+) -> None:
+    """One was killed while its tasks wrote. A second one decided, or even closed its decision, and was killed before it
+    looked for open transactions. No later run writes this chunk, and so none commits it and looks."""
+    label = "day-1/2-of-2-by-key"
+    key, runs = BatchKey("", label), [run_of_label(label, name) for name in ("killed in a task", "killed in a commit")]
+    sink = Sink(kafka_4.bootstrap_servers, topic_name, topic_name[-60:].lstrip("-"), f"ledger-{topic_name}"[:249])
+    sink.create()
+    sink.run = runs[0]
+    sink.task(key, 0)
+    sink.run = f"{code_of_label('another export')}00000000"
+    sink.task(BatchKey("", "another export"), 1)
+    sink.run = runs[1]
+    sink.decide_and_die(key)
+    given = named(kafka_4, topic_name, sink_id=sink.sink_id, ledger_topic=sink.ledger_topic)
+    if is_closed:
+        plan = chunks.plan_export({**given, "batch.id": label}, numbers(spark).schema)
+        with chunks.CLIENTS.value.borrow(plan.options.producer) as client:
+            chunks.Driver(plan.options, sink.sink_id, key=key).finish(client)
+    frame = numbers(spark).where(F.crc32(F.col("key").cast("binary")) % 2 == 0)  # nothing for the second chunk
+    assert kafka_sink.write_in_chunks(frame, given, chunks=2, by="key").skipped == 1
+    (left_open,) = open_transactions(kafka_4.bootstrap_servers, sink.sink_id, 0)
+    assert code_of_label("another export") in left_open
 
 
 def test_the_chunk_of_a_row_follows_from_the_text_of_its_column_in_every_session(
