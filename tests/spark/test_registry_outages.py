@@ -88,7 +88,10 @@ FAULTS = {
         "did not answer with JSON",
     ),
     "deep": (RegistryFault(status=200, body=b"[" * 300_000), "did not answer with JSON"),
-    "wrong-type": (RegistryFault(status=200, body=b'{"id": "one"}'), "JSON in which schema is missing or not what it should be"),
+    "wrong-type": (
+        RegistryFault(status=200, body=b'{"id": "one"}'),
+        "JSON in which schema is missing or not what it should be",
+    ),
     "cut": (RegistryFault(cut=True), "the answer broke off"),
 }
 # One of each class of error. tests/unit/formats/registry and tests/integration/test_registry.py test which answer gives
