@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import PartitionLog
@@ -85,6 +86,7 @@ def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     return known
 
 
+@lru_cache(maxsize=4096)
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode, which assigns ids to partitions of an internal topic."""
     value = 0
