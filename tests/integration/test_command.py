@@ -44,7 +44,8 @@ def created(sink: Sink) -> Sink:
 
 
 def wait_until_nothing_is_open(shell: Shell, sink: Sink) -> None:
-    wait_until(lambda: shell.about(sink, "transactions").exit_code == 0, "nothing is open")
+    # Seconds, until the transactions time out; each look takes CPU.
+    wait_until(lambda: shell.about(sink, "transactions").exit_code == 0, "nothing is open", poll_s=0.3)
 
 
 def intrude(sink: Sink, receipt: TaskReceipt) -> None:

@@ -44,6 +44,13 @@ def test_waits(resource):
     time.sleep(600)
 """
 
+IMPORTS = """
+import pathlib, subprocess, sys
+
+def test_imports():
+    subprocess.run([sys.executable, "-c", "import helper"], cwd=pathlib.Path(__file__).parent, check=True)
+"""
+
 SHARES = """
 import os, pathlib, pytest
 from tools.suite.shared_kafka import SharedKafka
@@ -71,8 +78,8 @@ class SmallSuite:
         for name, text in files.items():
             (self.tests / f"test_{name}.py").write_text(text)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        ours = {name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        ours = {name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"} | variables
         return subprocess.Popen(
             [sys.executable, "-m", "tools.suite", *arguments],
             cwd=self._folder,
@@ -83,8 +90,8 @@ class SmallSuite:
             start_new_session=True,
         )
 
-    def run(self, *arguments: str) -> tuple[int, str]:
-        process = self.start(*arguments)
+    def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        process = self.start(*arguments, **variables)
         output, _ = process.communicate(timeout=500)
         return process.returncode, output
 
@@ -107,6 +114,15 @@ def test_the_last_line_has_the_sums_of_all_files_and_the_exit_code_is_zero(suite
     assert "  1 in tests/unit/test_three.py: no moon" in output.splitlines()
     assert len(re.findall(r"^\[ +\d+/4 +\d+:\d\d, \d+ min left\] tests/unit/test_\w+\.py: ", output, re.MULTILINE)) == 3
     assert suite.left_behind() == ([], [])
+
+
+def test_what_a_process_of_a_test_imports_is_compiled_once_for_all(suite: SmallSuite) -> None:
+    """Also if the environment says that Python should not keep what it compiles."""
+    suite.write(one=IMPORTS)
+    (suite.tests / "helper.py").write_text("X = 1\n")
+    code, _ = suite.run(PYTHONDONTWRITEBYTECODE="1")
+    assert code == 0
+    assert [path.name for path in suite.tests.glob("__pycache__/helper.*.pyc")] != []
 
 
 def test_a_test_that_fails_is_shown_whole_and_named_with_what_repeats_it(suite: SmallSuite) -> None:

@@ -17,6 +17,14 @@ ROOT = Path(__file__).parent.parent.parent
 IMPORTED = "import kafka_sink.spark.writers, kafka_sink.version as v; print(v.__file__, v.VERSION)"
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The zip, for tests that do not change it: to compile everything takes a second."""
+    archive = tmp_path_factory.mktemp("zip") / "package.zip"
+    write_zip(archive)
+    return archive
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 sets are compiled in any order")
 def test_the_same_sources_give_the_same_zip(tmp_path: Path) -> None:
     program = (
@@ -28,24 +36,21 @@ def test_the_same_sources_give_the_same_zip(tmp_path: Path) -> None:
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
-def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(tmp_path: Path) -> None:
-    write_zip(tmp_path / "package.zip")
-    names = zipfile.ZipFile(tmp_path / "package.zip").namelist()
+def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(package: Path) -> None:
+    names = zipfile.ZipFile(package).namelist()
     assert {name.split("/")[0] for name in names} == {"kafka_sink", "pyspark_pykafka_sink"}
     assert {"kafka_sink/__init__.py", "pyspark_pykafka_sink/__init__.py"} <= set(names)
     assert all(name.endswith((".py", ".pyc", "py.typed")) for name in names)
     assert not any(name.startswith("kafka_sink/testing") for name in names)
-    assert imported_from(tmp_path / "package.zip").endswith("version.pyc")
+    assert imported_from(package).endswith("version.pyc")
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 sets are compiled in any order")
-def test_what_differs_from_the_sources_is_named(tmp_path: Path) -> None:
+def test_what_differs_from_the_sources_is_named(package: Path, tmp_path: Path) -> None:
     """A file that was changed, compiled from other sources, added, left out, or there twice."""
-    archive = tmp_path / "package.zip"
-    write_zip(archive)
-    assert differences(archive) == []
+    assert differences(package) == []
     source, compiled, gone = "kafka_sink/errors/__init__.py", "kafka_sink/frozen.pyc", "kafka_sink/version.py"
-    with zipfile.ZipFile(archive) as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+    with zipfile.ZipFile(package) as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         for name in own.namelist():
             content = own.read(name)
             if name != gone:
@@ -58,9 +63,8 @@ def test_what_differs_from_the_sources_is_named(tmp_path: Path) -> None:
     assert found == sorted([source, compiled, gone, "kafka_sink/added.py", "kafka_sink/__init__.py"])
 
 
-def test_another_python_takes_the_sources(tmp_path: Path) -> None:
-    write_zip(tmp_path / "package.zip")
-    with zipfile.ZipFile(tmp_path / "package.zip") as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+def test_another_python_takes_the_sources(package: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(package) as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         for name in own.namelist():
             content = own.read(name)
             other.writestr(name, b"\x00\x00" + content[2:] if name.endswith(".pyc") else content)

@@ -20,6 +20,9 @@ from tools.suite.plan import Bundle
 END_PATIENCE_S = 90.0
 # Plugins of packages that other packages need. No test uses them; to import them takes a third of the start of pytest.
 UNUSED_PLUGINS = ("anyio", "xdist", "xdist.looponfail")
+# Set in many images. Hundreds of Python processes import the package in a run, as Spark starts new ones for each write,
+# and each of them would compile it again, in half a second of CPU.
+NO_CACHE = "PYTHONDONTWRITEBYTECODE"
 # Exit codes: passed, failed, no test (all deselected). Any other code means that the process itself failed.
 ENDS = (0, 1, 5)
 
@@ -39,6 +42,7 @@ class Worker:
         os.set_blocking(self.pipe, False)
         environment = {**os.environ, plugin.PIPE: str(writing), "TMPDIR": str(home / "tmp")}
         environment[kafka_watchdog.MARK] = str(home.parent)
+        environment.pop(NO_CACHE, None)
         command = [sys.executable, "-m", "pytest", "-p", plugin.__name__, "-p", "no:cacheprovider"]
         command += [word for name in UNUSED_PLUGINS for word in ("-p", f"no:{name}")]
         command += ["--continue-on-collection-errors", "--basetemp", str(home / "pytest")]
