@@ -1,12 +1,12 @@
 """What exactly-once costs a micro-batch: `python -m bench.commit_cost [--batches N] [--rounds N] [--tasks N ...]
 [--sinks NAME ...] [--quick]`.
 
-The same stream of a thousand rows per micro-batch runs at full speed into our sink with both guarantees and through its
-second door, into Spark's own sink and into a null sink that discards its rows. The rows are few, so the time is the
-fixed cost of a micro-batch. The null sink runs twice, the second time with our setting of PySpark's garbage collection
-between tasks (process_memory.py). Sinks alternate from round to round. Rounds are not counted until the compilers of
-the JVMs are quiet: before that they take two fifths of two cores, which says nothing about a stream that runs for days.
-Neither are the first micro-batches of each query. Times are Spark's own, from the progress of the query:
+The same stream of a thousand rows per micro-batch runs at full speed into our sink with both guarantees, with manifests
+and through its second door, into Spark's own sink and into a null sink that discards its rows. The rows are few, so the
+time is the fixed cost of a micro-batch. The null sink runs twice, the second time with our setting of PySpark's garbage
+collection between tasks (process_memory.py). Sinks alternate from round to round. Rounds are not counted until the
+compilers of the JVMs are quiet: before that they take two fifths of two cores, which says nothing about a stream that
+runs for days. Neither are the first micro-batches of each query. Times are Spark's own, from the progress of the query:
 `triggerExecution` of the whole micro-batch.
 """
 
@@ -27,12 +27,14 @@ WARM_UP = 5
 ROWS = 1000
 PARTITIONS = 4
 EXACTLY, AT_LEAST, OWN = "ours, exactly once", "ours, at least once", "Spark's own sink"
+MANIFESTS, MANIFEST_TOPIC = "ours, with manifests", "manifest.topic"
 # `foreach_batch` has no format.
 DOOR = "second door"
 SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     EXACTLY: ("pykafka-sink", {}),
     AT_LEAST: ("pykafka-sink", {"delivery.guarantee": "at-least-once"}),
     DOOR: ("", {}),
+    MANIFESTS: ("pykafka-sink", {MANIFEST_TOPIC: ""}),
     OWN: ("kafka", {}),
     "null sink": ("null-sink", {}),
     "null sink with gc.freeze()": ("frozen-null-sink", {}),
@@ -50,6 +52,8 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
     with tempfile.TemporaryDirectory() as checkpoint:
         given = {**options, "topic": topic, "kafka.bootstrap.servers": arena.kafka.bootstrap_servers}
         given["checkpointLocation"] = checkpoint
+        if MANIFEST_TOPIC in given:
+            given[MANIFEST_TOPIC] = arena.new_topic("manifests", 1)
         writer = frame.writeStream.option("checkpointLocation", checkpoint)
         if source:
             query = writer.format(source).options(**given).start()
@@ -61,7 +65,8 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
                 raise SystemExit(f"{sink} ended early: {query.exception()}")
             times |= {each["batchId"]: each["durationMs"]["triggerExecution"] for each in query.recentProgress}
         query.stop()
-    arena.kafka.delete_topic(topic)
+    for name in filter(None, (topic, given.get(MANIFEST_TOPIC))):
+        arena.kafka.delete_topic(name)
     return [times[number] for number in sorted(times)][WARM_UP : WARM_UP + count]
 
 
