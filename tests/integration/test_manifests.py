@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
 from pyspark.sql.types import StringType, StructType
 
@@ -28,7 +29,8 @@ from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_query
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
-from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing.acl import Acl
 from tests.support.page_blocks import code_blocks
 from tests.support.producing import transactional
 from tools.foreign_reader import read_topic
@@ -53,11 +55,17 @@ def options_of(broker: EmbeddedBroker, **more: str) -> dict[str, str]:
 
 
 def write(
-    options: SinkOptions, sink: str, key: BatchKey, rows: Sequence[tuple[str, str]] = (("x", "a"),)
+    options: SinkOptions,
+    sink: str,
+    key: BatchKey,
+    rows: Sequence[tuple[str, str]] = (("x", "a"),),
+    *,
+    run: str = RUN,
+    task: int = 0,
 ) -> list[TaskReceipt]:
     values, topics = (pa.array(column, pa.string()) for column in zip(*rows, strict=True))
     given = pa.RecordBatch.from_arrays([values, topics], ["value", "topic"])
-    place = TaskPlace(key, RUN, 0, 0, sink_id_of_query(sink, key.query_id))
+    place = TaskPlace(key, run, task, 0, sink_id_of_query(sink, key.query_id))
     return [write_task(options, choose_columns(SCHEMA, None), iter([given]), place)]
 
 
@@ -162,14 +170,52 @@ def test_the_reader_of_the_guide_waits_for_rows_behind_another_s_open_transactio
     deliver(named, "query", 1)
     (manifest,) = kafka_sink.read_manifests(named, timeout_s=60)  # another thread closes the decision
     assert manifest.partitions == (WrittenPartition("a", 0, 1, 1, 1),) and broker.records("a") == []
-    names: dict[str, Any] = {}
-    exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)
+    rows_of = reader_of_the_guide()
     (told,) = read_topic(broker.bootstrap_servers, "manifests")
     with pytest.raises(RuntimeError, match="a-0 has 0 rows up to 1, not 1"):
-        names["rows_of"](told.value, broker.bootstrap_servers, patience_s=0.5)
+        rows_of(told.value, broker.bootstrap_servers, patience_s=0.5)
     threading.Timer(1, other.abort_transaction).start()
-    assert names["rows_of"](told.value, broker.bootstrap_servers) == [b"x"]
+    assert rows_of(told.value, broker.bootstrap_servers) == [b"x"]
     other.close()
+
+
+def test_the_reader_of_the_guide_does_not_take_rows_of_another_chunk_for_those_of_its_own(
+    broker: EmbeddedBroker,
+) -> None:
+    """Two chunks at a time: the one task of the second ends between the two tasks of the first."""
+    named = options_of(broker)
+    options = plan_query(named, SCHEMA).options
+    first, second = (BatchKey("", f"export/{number}-of-2-by-key") for number in (1, 2))
+    another_run = run_of_query("another run")
+    receipts = write(options, "s", first, [("of the first", "a")] * 2, task=0)
+    others = write(options, "s", second, [("of the second", "a")] * 3, run=another_run)
+    receipts += write(options, "s", first, [("of the first", "a")] * 2, task=1)
+    commit_batch(FinishedBatch(options, "s", first, RUN, receipts))
+    commit_batch(FinishedBatch(options, "s", second, another_run, others))
+    values = [record.value or b"" for record in read_topic(broker.bootstrap_servers, "manifests")]
+    told = {json.loads(value)["batch"]: value for value in values}
+    rows_of = reader_of_the_guide()
+    assert rows_of(told[second.batch_id], broker.bootstrap_servers) == [b"of the second"] * 3
+    with pytest.raises(RuntimeError, match=r"a-0 has 7 rows up to \d, not 4"):
+        rows_of(told[first.batch_id], broker.bootstrap_servers)
+
+
+def test_the_reader_of_the_guide_takes_no_error_for_a_row() -> None:
+    """A topic that may not be read, and an offset that it does not have, as after retention."""
+    allowed = [Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, "a"), Acl(acl.ANONYMOUS, acl.READ, acl.GROUP, "manifests")]
+    allowed.append(Acl(acl.ANONYMOUS, acl.DESCRIBE, acl.TOPIC, "b"))
+    with EmbeddedBroker(1, topics={"a": 1, "b": 1}, acls=allowed) as broker:
+        for topic, first, reason in (("b", 0, "authorization"), ("a", 7, "out of range")):
+            value = json.dumps({"topics": {topic: {"rows": 1, "partitions": [[0, first, first, 1]]}}}).encode()
+            with pytest.raises(KafkaException, match=f"(?i){reason}"):
+                reader_of_the_guide()(value, broker.bootstrap_servers, patience_s=20)
+
+
+def reader_of_the_guide() -> Callable[..., list[bytes]]:
+    names: dict[str, Any] = {}
+    exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)
+    rows_of: Callable[..., list[bytes]] = names["rows_of"]
+    return rows_of
 
 
 def test_a_range_of_which_a_broker_has_not_told_a_part_is_unknown_and_the_batch_is_committed(
