@@ -21,6 +21,7 @@ from kafka_sink.commit.admin import manifests as manifests_module
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
 from kafka_sink.commit.receipt import BatchId, BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver as driver_module
@@ -216,6 +217,83 @@ def reader_of_the_guide() -> Callable[..., list[bytes]]:
     exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)
     rows_of: Callable[..., list[bytes]] = names["rows_of"]
     return rows_of
+
+
+def test_manifests_of_rows_that_are_elsewhere_are_left_out_and_a_batch_that_has_no_other_is_an_error(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mirror has other offsets, and a topic that was made again has other rows at the same ones."""
+    named = options_of(broker)
+    deliver(named, "old", 1)
+    (copied,) = read_topic(broker.bootstrap_servers, "manifests")
+    with EmbeddedBroker(1, topics={"a": 1, "manifests": 1}) as mirror:
+        mirror.do(lambda core: setattr(core.cluster, "cluster_id", "mirror"))
+        with Producer({"bootstrap.servers": mirror.bootstrap_servers}) as producer:
+            producer.send("manifests", copied.value, copied.key).result()
+        there = options_of(mirror)
+        with pytest.raises(ConfigError, match="is in the cluster embedded-kafka-cluster, and this one is m") as caught:
+            kafka_sink.read_manifests(there, batch=0)
+        assert caught.value.name == "PKS-6019"
+        assert found(there) == []
+        deliver(there, "here", 1)
+        assert found(there, batch=0) == [("here", 0)]
+    assert found(named, batch=0) == [("old", 0)]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["a"])["a"].result(30)
+    assert found(named, batch=0) == [("old", 0)]  # nobody can take other rows for these
+    broker.create_topic("a", 1)
+    with pytest.raises(ConfigError, match="in a topic a that was deleted: the present one has other rows"):
+        kafka_sink.read_manifests(named, batch=0)
+    POOL.close()
+    deliver(named, "new", 1)
+    assert found(named) == [("new", 0)]
+    warned = [record.getMessage() for record in caplog.records if "rows that are not here" in record.getMessage()]
+    assert any("batch 0 of query old is in a topic a that was deleted" in text for text in warned)
+
+
+def test_a_topic_of_dead_letters_may_be_made_again(broker: EmbeddedBroker) -> None:
+    named = options_of(broker, record_errors="dead-letter", dead_letter_topic="dead", kafka_max_request_size="2000")
+    options = plan_query(named, SCHEMA).options
+    key = BatchKey("query", 0)
+    receipts = write(options, "s", key, [("x", "a"), ("y" * 3000, "a")])
+    commit_batch(FinishedBatch(options, "s", key, RUN, receipts))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["dead"])["dead"].result(30)
+    broker.create_topic("dead", 1)
+    (manifest,) = kafka_sink.read_manifests(named, batch=0)
+    assert set(manifest.topic_ids) == {"a", "dead"} and manifest.dead_letters
+
+
+def test_manifests_without_cluster_and_ids_are_read_as_they_are(broker: EmbeddedBroker) -> None:
+    """As brokers without them, and older releases, have written them."""
+    named = options_of(broker)
+    deliver(named, "query", 1)
+    (told,) = read_topic(broker.bootstrap_servers, "manifests")
+    content = json.loads(told.value or b"")
+    assert content.pop("cluster") and content["topics"]["a"].pop("id")
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send("manifests", json.dumps({**content, "query": "before"}).encode(), told.key).result()
+    assert found(named) == [("query", 0), ("before", 0)]
+
+
+def test_who_waits_for_an_export_in_chunks_gets_all_of_them(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = options_of(broker)
+    options = plan_query(named, SCHEMA).options
+    left = [BatchKey("", f"export/{number}-of-3-by-key") for number in (2, 3, 1)]
+
+    def deliver_next(_: float = 0) -> None:
+        key = left.pop(0)
+        run = run_of_query(str(key))
+        commit_batch(FinishedBatch(options, "s", key, run, write(options, "s", key, run=run)))
+
+    deliver_next()
+    assert found(named, batch="export") == [] and len(found(named)) == 1
+    monkeypatch.setattr(manifests_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=deliver_next))
+    chunks = kafka_sink.read_manifests(named, batch="export", timeout_s=60)
+    assert [one.batch_id for one in chunks] == [f"export/{number}-of-3-by-key" for number in (2, 3, 1)]
+    assert left == [] and sum(one.row_count for one in chunks) == 3
 
 
 def test_a_range_of_which_a_broker_has_not_told_a_part_is_unknown_and_the_batch_is_committed(

@@ -236,8 +236,8 @@ def plan_lines(plan: ReplayPlan, *, is_compacted: bool) -> list[str]:
         for other in plan.others
     ]
     lines.append(
-        "Each record has the key, value, headers, timestamp and, if the row named one, partition of its row; the letters "
-        "stay."
+        "Each record has the key, value, headers and timestamp of its row, and the partition that it named; the "
+        "letters stay."
     )
     if is_compacted:
         lines.append(
