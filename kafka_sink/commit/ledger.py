@@ -30,10 +30,11 @@ from kafka_sink.commit.identity import (
     parse_task_identity,
     sink_id_of_query,
 )
-from kafka_sink.commit.manifest import Manifest, id_text, manifest_key, manifest_value
+from kafka_sink.commit.manifest import Manifest, manifest_key, manifest_value
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt, without_letters
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
+from kafka_sink.kafka.client.cluster import topic_id_text
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
@@ -320,7 +321,7 @@ def batch_at_hand(
 
 def _fill(manifest: Manifest, summary: BatchSummary) -> Manifest:
     rows = without_letters(summary.written, summary.dead_letters)
-    ids = {topic: id_text(found) for topic, found in summary.topic_ids.items()}
+    ids = {topic: topic_id_text(found) for topic, found in summary.topic_ids.items()}
     return replace(manifest, written=rows, dead_letters=summary.dead_letters, topic_ids=ids)
 
 

@@ -12,7 +12,6 @@ each batch, and for so long the decision would be open: it is the reader who wai
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,11 +67,6 @@ def manifest_value(manifest: Manifest, named: Mapping[str, object]) -> bytes:
     if manifest.schemas:
         content["schemas"] = dict(manifest.schemas)
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def id_text(topic_id: bytes) -> str:
-    """As Kafka's own tools show it."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def _by_topic(written: Sequence[WrittenPartition], ids: Mapping[str, str]) -> dict[str, dict[str, object]]:

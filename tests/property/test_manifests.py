@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from kafka_sink.commit.admin.manifests import parse_manifest
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_codec import INT64_MAX, decode_record, encode_record
-from kafka_sink.commit.manifest import Manifest, id_text, partition_of_key
+from kafka_sink.commit.manifest import Manifest, partition_of_key
 from kafka_sink.commit.receipt import WrittenPartition
+from kafka_sink.kafka.client.cluster import topic_id_text
 from tests.support.slow_murmur2 import murmur2
 from tests.unit.commit.test_ledger import record
 
@@ -31,7 +32,7 @@ _PARTITIONS = st.builds(
     st.integers(0, 2**31 - 1),
     st.dictionaries(st.sampled_from(["key", "value"]), st.integers(0, 2**31)),
     st.lists(_PARTITIONS, max_size=5),
-    st.dictionaries(st.sampled_from(["a", "b"]), st.binary(min_size=16, max_size=16).map(id_text)),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.binary(min_size=16, max_size=16).map(topic_id_text)),
 )
 def test_any_manifest_is_read_as_it_was_written(
     written: list[WrittenPartition], partition: int, schemas: dict[str, int], letters: list[WrittenPartition],

@@ -13,11 +13,11 @@ from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import NOT_TOLD, WRITE, metadata_of
 from kafka_sink.commit.division import Division, division_of
 from kafka_sink.commit.identity import name_of_stream
-from kafka_sink.commit.manifest import FORMAT_VERSION, id_text
+from kafka_sink.commit.manifest import FORMAT_VERSION
 from kafka_sink.commit.receipt import BatchId, BatchKey, WrittenPartition
 from kafka_sink.errors import AuthorizationError, ConfigError
 from kafka_sink.errors.table.commits import ROWS_ELSEWHERE
-from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, topic_id_text
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 
@@ -185,7 +185,7 @@ def _ids_now(client: Client, topics: Sequence[str]) -> dict[str, str]:
         return {}
     rows = client.ask_metadata(topic_query(*topics))["topics"]
     told = {row["name"]: row.get("topic_id") or NO_TOPIC_ID for row in rows}
-    return {topic: id_text(found) for topic, found in told.items() if found != NO_TOPIC_ID}
+    return {topic: topic_id_text(found) for topic, found in told.items() if found != NO_TOPIC_ID}
 
 
 def _reason_elsewhere(found: BatchManifest, cluster: str, ids: Mapping[str, str]) -> str:
