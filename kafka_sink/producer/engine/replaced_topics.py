@@ -45,8 +45,8 @@ class ReplacedTopics:
             return ""
         if partition in new.partitions or not self._metadata.has_answered(found.refresh):
             return ""
+        old_id, new_id = topic_id_text(found.old.topic_id), topic_id_text(new.topic_id)
         return (
             f"topic {topic} was deleted and created again: it had {len(found.old.partitions)} partitions (topic id "
-            f"{topic_id_text(found.old.topic_id)}), the new one has {len(new.partitions)} ({topic_id_text(new.topic_id)}), "
-            f"and partition {partition} is gone"
+            f"{old_id}), the new one has {len(new.partitions)} ({new_id}), and partition {partition} is gone"
         )
