@@ -34,6 +34,7 @@ from kafka_sink.commit.manifest import Manifest, manifest_key, manifest_value
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt, without_letters
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
+from kafka_sink.kafka.client.cluster import topic_id_text
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
@@ -132,6 +133,7 @@ class LedgerRecord:
         sink, (query_id, batch_id) = self.manifest.sink, self.key
         named: dict[str, object] = {"sink": sink, "query": query_id, "batch": batch_id, "run": self.run}
         named |= {"name": self.label} if self.label else {}
+        named |= {"cluster": self.cluster_id} if self.cluster_id else {}
         named |= {"accepted": True} if self.is_accepted else {}
         named |= {
             "rows": self.row_count - self.manifest.letter_count,
@@ -319,7 +321,8 @@ def batch_at_hand(
 
 def _fill(manifest: Manifest, summary: BatchSummary) -> Manifest:
     rows = without_letters(summary.written, summary.dead_letters)
-    return replace(manifest, written=rows, dead_letters=summary.dead_letters)
+    ids = {topic: topic_id_text(found) for topic, found in summary.topic_ids.items()}
+    return replace(manifest, written=rows, dead_letters=summary.dead_letters, topic_ids=ids)
 
 
 def intent_of(

@@ -67,8 +67,8 @@ _RANGE_COLUMNS = (
     ("first_offset", INT64_MAX, True),
     ("last_offset", INT64_MAX, True),
 )
-# Omitted if there are none. Releases that do not know it write manifests without them.
-_DEAD_LETTERS = "dead_letters"
+# Each omitted if there are none. Releases that do not know it write manifests without them.
+_DEAD_LETTERS, _TOPIC_IDS = "dead_letters", "ids"
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
 
@@ -267,6 +267,8 @@ def _pack_manifest(manifest: Manifest) -> dict[str, Any]:
         packed[_DEAD_LETTERS] = _pack_ranges(manifest.dead_letters)
     if manifest.schemas:
         packed["schemas"] = dict(manifest.schemas)
+    if manifest.topic_ids:
+        packed[_TOPIC_IDS] = dict(manifest.topic_ids)
     return packed
 
 
@@ -378,6 +380,7 @@ def _manifest(packed: Any) -> Manifest:
         written=_ranges(packed),
         schemas=_topics(packed.get("schemas", {})),
         dead_letters=_ranges(packed[_DEAD_LETTERS]) if _DEAD_LETTERS in packed else (),
+        topic_ids=_topic_ids(packed.get(_TOPIC_IDS, {})),
     )
 
 
@@ -458,6 +461,12 @@ def _topics(found: Any) -> dict[str, int]:
     if not isinstance(found, dict) or len(found) > TOPICS_MAX:
         raise UnreadableRecord(f"a ledger record whose topics are no object of at most {TOPICS_MAX}", "topics")
     return {_text(topic, "topics"): _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
+
+
+def _topic_ids(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict) or len(found) > TOPICS_MAX:
+        raise UnreadableRecord(f"a ledger record whose ids of topics are no object of at most {TOPICS_MAX}", "topics")
+    return {_text(topic, "topics"): _text(topic_id, "id of a topic") for topic, topic_id in found.items()}
 
 
 def _outcomes(found: Any, count: int) -> tuple[TransactionOutcome, ...]:

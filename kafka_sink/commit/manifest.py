@@ -36,6 +36,8 @@ class Manifest:
     schemas: Mapping[str, int] = field(default_factory=dict)
     # Letters about rows that could not be sent. Who reads the batch does not want them.
     dead_letters: tuple[WrittenPartition, ...] = ()
+    # Of topics, as far as brokers have told them: another topic of the same name has other rows at these offsets.
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def letter_count(self) -> int:
@@ -55,19 +57,24 @@ def manifest_key(sink: str, query_id: str, batch_id: BatchId) -> bytes:
 
 def manifest_value(manifest: Manifest, named: Mapping[str, object]) -> bytes:
     """`named`: what names and describes the batch, in the order in which people read it."""
-    content = {"pykafka-sink-manifest": FORMAT_VERSION, **named, "topics": _by_topic(manifest.written)}
+    content = {
+        "pykafka-sink-manifest": FORMAT_VERSION,
+        **named,
+        "topics": _by_topic(manifest.written, manifest.topic_ids),
+    }
     if manifest.dead_letters:
-        content["dead_letters"] = _by_topic(manifest.dead_letters)
+        content["dead_letters"] = _by_topic(manifest.dead_letters, manifest.topic_ids)
     if manifest.schemas:
         content["schemas"] = dict(manifest.schemas)
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _by_topic(written: Sequence[WrittenPartition]) -> dict[str, dict[str, list[list[int]] | int]]:
-    topics: dict[str, dict[str, list[list[int]] | int]] = {}
+def _by_topic(written: Sequence[WrittenPartition], ids: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    topics: dict[str, dict[str, object]] = {}
     for topic in sorted({each.topic for each in written}):
         ranges = [each for each in written if each.topic == topic]
         topics[topic] = {
+            **({"id": ids[topic]} if topic in ids else {}),
             "rows": sum(each.row_count for each in ranges),
             "partitions": [[each.partition, each.first_offset, each.last_offset, each.row_count] for each in ranges],
         }

@@ -162,6 +162,7 @@ class BatchSummary:
     digest: int = 0
     # What of `written` is letters about rows that could not be sent.
     dead_letters: tuple[WrittenPartition, ...] = ()
+    topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
 
     @property
     def topic_rows(self) -> dict[str, int]:
@@ -187,6 +188,7 @@ def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         record_errors=dict(sorted(errors.items())),
         digest=sum(receipt.digest for receipt in every) & DIGEST_MAX,
         dead_letters=dead_letters,
+        topic_ids=dict(sorted(one for receipt in every for one in receipt.topic_ids.items())),
     )
 
 

@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import mmh3
 
 from kafka_sink.commit.replay_progress import ReplayProgress
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import REPLAY_WRONG
-from kafka_sink.formats.records.dead_letter import parse_dead_letter, unreplayable_reason
+from kafka_sink.formats.records.dead_letter import (
+    NO_PARTITION,
+    REASON,
+    named_partition,
+    parse_dead_letter,
+    unreplayable_reason,
+)
 from kafka_sink.formats.records.scalar import Record
 
 NO_LETTER = "no dead letter of this sink"
@@ -26,6 +33,16 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 # Records with their offsets.
 Letters = Sequence[tuple[int, Record]]
+
+
+class Restored(NamedTuple):
+    """`offset`: of the letter. `partition`: the one that the row has named. It had no such partition, if it `lacked`
+    that."""
+
+    offset: int
+    record: Record
+    partition: int | None
+    lacked: bool
 
 
 @dataclass(frozen=True)
@@ -46,7 +63,7 @@ class ReplayPlan:
 class ReplayStep:
     """The next letters of a partition. `progress` includes them; it is written with the records, if `is_written`."""
 
-    records: Letters
+    records: Sequence[Restored]
     progress: ReplayProgress
     next_offset: int
     is_written: bool
@@ -122,8 +139,8 @@ class Replay:
         if progress != written:
             yield ReplayStep((), progress, next_offset, is_written=True)
 
-    def split_letters(self, records: Letters) -> tuple[Letters, Mapping[str, int]]:
-        """The restored records, each with its letter's offset; and why other letters are skipped."""
+    def split_letters(self, records: Letters) -> tuple[Sequence[Restored], Mapping[str, int]]:
+        """The restored records, and why other letters are skipped."""
         chosen, left_out = [], Counter[str]()
         for offset, letter in records:
             found = parse_dead_letter(letter.headers)
@@ -136,7 +153,9 @@ class Replay:
             if reason is not None:
                 left_out[reason] += 1
             else:
-                chosen.append((offset, replace(letter, headers=headers)))
+                record = replace(letter, headers=headers)
+                lacked = details.get(REASON) == NO_PARTITION
+                chosen.append(Restored(offset, record, named_partition(details), lacked))
         return chosen, left_out
 
 

@@ -51,7 +51,8 @@ class SideFormat:
     """How the key or the value is written, and how its schema is found.
 
     `columns`: those of the record, `*` for all without another meaning; None: a column with the side's name, or else as
-    `*`. `record_name`: the name of a derived schema, or the message of a Protobuf schema.
+    `*`. `record_name`: the name of a derived schema, or the message of a Protobuf schema. `envelope_name`: that of a
+    derived schema of events, if `record_name` is None.
 
     `text` is a schema, or the name of a file with one. `query` has no schema, and a subject only if one is named; else
     `strategy` names it.
@@ -64,6 +65,7 @@ class SideFormat:
     strategy: str
     framing: str
     query: SchemaQuery
+    envelope_name: str | None = None
 
 
 @frozen

@@ -118,8 +118,9 @@ _FORMATS = (
            "value, or if there is none, *.",
            needs=Needs(("value.format",), "value.columns needs value.format: it says what is made of the columns"),
            example="id,amount,currency"),
-    Option("value.record.name", NOT_EMPTY, "Name and namespace of a schema that is derived from columns; if not "
-           "set, topLevelRecord as in Spark. In Protobuf the message to write; if not set, the first."),
+    Option("value.record.name", NOT_EMPTY, "Name and namespace of a derived schema; if not set, topLevelRecord "
+           "as in Spark, or TOPIC.Envelope with envelope=debezium. In Protobuf the message to write; if not "
+           "set, the first."),
     Option("key.format", Choice(FORMATS), "How the column key is written; see value.format."),
     Option("key.record.name", NOT_EMPTY, "See value.record.name."),
 )  # fmt: skip

@@ -7,6 +7,7 @@ others are functions here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -150,6 +151,18 @@ def _make_side_format(draft: Draft, side: str) -> SideFormat | None:
         framing=framing,
         query=query,
     )
+
+
+def name_envelope(formats: FormatOptions, topic: str | None) -> FormatOptions:
+    """Transforms of Kafka Connect know an event of Debezium by the end of its schema's name. What Avro does not allow
+    in a name is replaced as Debezium does."""
+    if formats.value is None:
+        return formats
+    parts = [
+        re.sub("^(?=[0-9]|$)", "_", re.sub("[^A-Za-z0-9_]", "_", part)) for part in (topic or "changes").split(".")
+    ]
+    name = ".".join([*parts, "Envelope"])
+    return replace(formats, value=replace(formats.value, envelope_name=name))
 
 
 def _remark(name: str, value: object, _: Option) -> Iterator[str]:

@@ -99,6 +99,10 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     value_format = None if formats is None or formats.value is None else formats.value.format
     draft.attempt(check_changes, draft, value_format, envelope)
     draft.raise_any("problems with the options")
+    if formats is not None and draft.values["envelope"] == DEBEZIUM:
+        from kafka_sink.options.parse_formats import name_envelope
+
+        formats = name_envelope(formats, draft.values["topic"])
     is_repeatable = AT_LEAST_ONCE in (draft.values["delivery.guarantee"], draft.values["delivery.fallback"])
     if is_repeatable and envelope is not None and envelope.makes_ids:
         draft.notices.append(_AMBIGUOUS_IDS)

@@ -31,6 +31,8 @@ from kafka_sink.formats.records.dead_letter import (
     HEADER_PREFIX,
     JSON,
     KEY_BYTES,
+    NO_PARTITION,
+    PARTITION,
     REASON,
     UNFINISHED,
     VALUE_BYTES,
@@ -54,7 +56,7 @@ _LETTER_OVERHEAD_BYTES = 256
 _TEXT_CHARACTERS_MAX = 1000
 # Rows of which the letter is not the record that they should have become: a replay would write something else.
 _NOT_FINISHED = {CHANGE_UNKNOWN: "a change", EVENT_INCOMPLETE: "an event", ROW_ID_MISSING: "a record with an id"}
-_REASONS = {None: "too large", "topic": "no topic", "partition": "no such partition"}
+_REASONS = {None: "too large", "topic": "no topic", "partition": NO_PARTITION}
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Unsendable:
                 **place,
             }
             if row.get("partition") is not None:
-                about["partition"] = str(row["partition"])
+                about[PARTITION] = str(row["partition"])
             if bad_timestamps[number] is not None:
                 about["timestamp"] = bad_timestamps[number]
             about |= {f"{side}.format": JSON for side in self.json_sides}

@@ -125,6 +125,36 @@ def test_events_in_avro_have_the_derived_schema_of_the_envelope(broker: Embedded
     assert values == [event for _, event in debezium_events(with_times=True)]
 
 
+@pytest.mark.parametrize(
+    ("topic", "named", "name"),
+    [
+        ("t", {}, "t.Envelope"),
+        ("shop.orders-2", {}, "shop.orders_2.Envelope"),
+        ("2026..x", {}, "_2026._.x.Envelope"),
+        (None, {"value.subject.name": "s"}, "changes.Envelope"),
+        ("t", {"value.record.name": "shop.Order"}, "shop.Order"),
+    ],
+)
+@pytest.mark.parametrize("value_format", ["avro", "json-schema"])
+def test_a_derived_schema_of_events_has_the_name_by_which_connect_s_transforms_know_them(
+    broker: EmbeddedBroker, topic: str | None, named: dict[str, str], name: str, value_format: str
+) -> None:
+    """ExtractNewRecordState passes on whatever is not called so, unchanged."""
+    settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, **DEBEZIUM, "value.format": value_format, **named}
+    settings |= {"delivery.guarantee": "at-least-once"} | ({"topic": topic} if topic is not None else {})
+    if topic not in (None, "t"):
+        broker.create_topic(str(topic), 1)
+    schema = SCHEMA if topic is not None else StructType([*SCHEMA.fields, *StructType().add("topic", "string").fields])
+    with EmbeddedRegistry() as registry:
+        register = {"schema.registry.url": registry.url, "auto.register.schemas": "true"}
+        plan_export({**settings, **register}, schema)
+        subject = named.get("value.subject.name", f"{topic}-value")
+        (text,) = registry.do(lambda core: [each.content.text for each in core.store.versions(subject)])
+    found = json.loads(text)
+    full = found["title"] if value_format == "json-schema" else ".".join([found.get("namespace", ""), found["name"]])
+    assert full.lstrip(".") == name
+
+
 @pytest.mark.parametrize("envelope", ["upsert", "debezium"])
 def test_a_row_that_is_no_change_is_refused_or_becomes_a_dead_letter(broker: EmbeddedBroker, envelope: str) -> None:
     rows = batch([("update_preimage", ANN, None), ("insert", ANN, None), ("odd", BOB, None), (None, BEN, None)])

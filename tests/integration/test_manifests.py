@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
 from pyspark.sql.types import StringType, StructType
 
@@ -20,6 +21,7 @@ from kafka_sink.commit.admin import manifests as manifests_module
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
 from kafka_sink.commit.receipt import BatchId, BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver as driver_module
@@ -28,7 +30,8 @@ from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_query
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
-from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing.acl import Acl
 from tests.support.page_blocks import code_blocks
 from tests.support.producing import transactional
 from tools.foreign_reader import read_topic
@@ -53,11 +56,17 @@ def options_of(broker: EmbeddedBroker, **more: str) -> dict[str, str]:
 
 
 def write(
-    options: SinkOptions, sink: str, key: BatchKey, rows: Sequence[tuple[str, str]] = (("x", "a"),)
+    options: SinkOptions,
+    sink: str,
+    key: BatchKey,
+    rows: Sequence[tuple[str, str]] = (("x", "a"),),
+    *,
+    run: str = RUN,
+    task: int = 0,
 ) -> list[TaskReceipt]:
     values, topics = (pa.array(column, pa.string()) for column in zip(*rows, strict=True))
     given = pa.RecordBatch.from_arrays([values, topics], ["value", "topic"])
-    place = TaskPlace(key, RUN, 0, 0, sink_id_of_query(sink, key.query_id))
+    place = TaskPlace(key, run, task, 0, sink_id_of_query(sink, key.query_id))
     return [write_task(options, choose_columns(SCHEMA, None), iter([given]), place)]
 
 
@@ -162,14 +171,129 @@ def test_the_reader_of_the_guide_waits_for_rows_behind_another_s_open_transactio
     deliver(named, "query", 1)
     (manifest,) = kafka_sink.read_manifests(named, timeout_s=60)  # another thread closes the decision
     assert manifest.partitions == (WrittenPartition("a", 0, 1, 1, 1),) and broker.records("a") == []
-    names: dict[str, Any] = {}
-    exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)
+    rows_of = reader_of_the_guide()
     (told,) = read_topic(broker.bootstrap_servers, "manifests")
     with pytest.raises(RuntimeError, match="a-0 has 0 rows up to 1, not 1"):
-        names["rows_of"](told.value, broker.bootstrap_servers, patience_s=0.5)
+        rows_of(told.value, broker.bootstrap_servers, patience_s=0.5)
     threading.Timer(1, other.abort_transaction).start()
-    assert names["rows_of"](told.value, broker.bootstrap_servers) == [b"x"]
+    assert rows_of(told.value, broker.bootstrap_servers) == [b"x"]
     other.close()
+
+
+def test_the_reader_of_the_guide_does_not_take_rows_of_another_chunk_for_those_of_its_own(
+    broker: EmbeddedBroker,
+) -> None:
+    """Two chunks at a time: the one task of the second ends between the two tasks of the first."""
+    named = options_of(broker)
+    options = plan_query(named, SCHEMA).options
+    first, second = (BatchKey("", f"export/{number}-of-2-by-key") for number in (1, 2))
+    another_run = run_of_query("another run")
+    receipts = write(options, "s", first, [("of the first", "a")] * 2, task=0)
+    others = write(options, "s", second, [("of the second", "a")] * 3, run=another_run)
+    receipts += write(options, "s", first, [("of the first", "a")] * 2, task=1)
+    commit_batch(FinishedBatch(options, "s", first, RUN, receipts))
+    commit_batch(FinishedBatch(options, "s", second, another_run, others))
+    values = [record.value or b"" for record in read_topic(broker.bootstrap_servers, "manifests")]
+    told = {json.loads(value)["batch"]: value for value in values}
+    rows_of = reader_of_the_guide()
+    assert rows_of(told[second.batch_id], broker.bootstrap_servers) == [b"of the second"] * 3
+    with pytest.raises(RuntimeError, match=r"a-0 has 7 rows up to \d, not 4"):
+        rows_of(told[first.batch_id], broker.bootstrap_servers)
+
+
+def test_the_reader_of_the_guide_takes_no_error_for_a_row() -> None:
+    """A topic that may not be read, and an offset that it does not have, as after retention."""
+    allowed = [Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, "a"), Acl(acl.ANONYMOUS, acl.READ, acl.GROUP, "manifests")]
+    allowed.append(Acl(acl.ANONYMOUS, acl.DESCRIBE, acl.TOPIC, "b"))
+    with EmbeddedBroker(1, topics={"a": 1, "b": 1}, acls=allowed) as broker:
+        for topic, first, reason in (("b", 0, "authorization"), ("a", 7, "out of range")):
+            value = json.dumps({"topics": {topic: {"rows": 1, "partitions": [[0, first, first, 1]]}}}).encode()
+            with pytest.raises(KafkaException, match=f"(?i){reason}"):
+                reader_of_the_guide()(value, broker.bootstrap_servers, patience_s=20)
+
+
+def reader_of_the_guide() -> Callable[..., list[bytes]]:
+    names: dict[str, Any] = {}
+    exec(next(block.code for block in code_blocks("docs/guides/manifests.md") if "def rows_of" in block.code), names)
+    rows_of: Callable[..., list[bytes]] = names["rows_of"]
+    return rows_of
+
+
+def test_manifests_of_rows_that_are_elsewhere_are_left_out_and_a_batch_that_has_no_other_is_an_error(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mirror has other offsets, and a topic that was made again has other rows at the same ones."""
+    named = options_of(broker)
+    deliver(named, "old", 1)
+    (copied,) = read_topic(broker.bootstrap_servers, "manifests")
+    with EmbeddedBroker(1, topics={"a": 1, "manifests": 1}) as mirror:
+        mirror.do(lambda core: setattr(core.cluster, "cluster_id", "mirror"))
+        with Producer({"bootstrap.servers": mirror.bootstrap_servers}) as producer:
+            producer.send("manifests", copied.value, copied.key).result()
+        there = options_of(mirror)
+        with pytest.raises(ConfigError, match="is in the cluster embedded-kafka-cluster, and this one is m") as caught:
+            kafka_sink.read_manifests(there, batch=0)
+        assert caught.value.name == "PKS-6019"
+        assert found(there) == []
+        deliver(there, "here", 1)
+        assert found(there, batch=0) == [("here", 0)]
+    assert found(named, batch=0) == [("old", 0)]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["a"])["a"].result(30)
+    assert found(named, batch=0) == [("old", 0)]  # nobody can take other rows for these
+    broker.create_topic("a", 1)
+    with pytest.raises(ConfigError, match="in a topic a that was deleted: the present one has other rows"):
+        kafka_sink.read_manifests(named, batch=0)
+    POOL.close()
+    deliver(named, "new", 1)
+    assert found(named) == [("new", 0)]
+    warned = [record.getMessage() for record in caplog.records if "rows that are not here" in record.getMessage()]
+    assert any("batch 0 of query old is in a topic a that was deleted" in text for text in warned)
+
+
+def test_a_topic_of_dead_letters_may_be_made_again(broker: EmbeddedBroker) -> None:
+    named = options_of(broker, record_errors="dead-letter", dead_letter_topic="dead", kafka_max_request_size="2000")
+    options = plan_query(named, SCHEMA).options
+    key = BatchKey("query", 0)
+    receipts = write(options, "s", key, [("x", "a"), ("y" * 3000, "a")])
+    commit_batch(FinishedBatch(options, "s", key, RUN, receipts))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["dead"])["dead"].result(30)
+    broker.create_topic("dead", 1)
+    (manifest,) = kafka_sink.read_manifests(named, batch=0)
+    assert set(manifest.topic_ids) == {"a", "dead"} and manifest.dead_letters
+
+
+def test_manifests_without_cluster_and_ids_are_read_as_they_are(broker: EmbeddedBroker) -> None:
+    """As brokers without them, and older releases, have written them."""
+    named = options_of(broker)
+    deliver(named, "query", 1)
+    (told,) = read_topic(broker.bootstrap_servers, "manifests")
+    content = json.loads(told.value or b"")
+    assert content.pop("cluster") and content["topics"]["a"].pop("id")
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send("manifests", json.dumps({**content, "query": "before"}).encode(), told.key).result()
+    assert found(named) == [("query", 0), ("before", 0)]
+
+
+def test_who_waits_for_an_export_in_chunks_gets_all_of_them(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = options_of(broker)
+    options = plan_query(named, SCHEMA).options
+    left = [BatchKey("", f"export/{number}-of-3-by-key") for number in (2, 3, 1)]
+
+    def deliver_next(_: float = 0) -> None:
+        key = left.pop(0)
+        run = run_of_query(str(key))
+        commit_batch(FinishedBatch(options, "s", key, run, write(options, "s", key, run=run)))
+
+    deliver_next()
+    assert found(named, batch="export") == [] and len(found(named)) == 1
+    monkeypatch.setattr(manifests_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=deliver_next))
+    chunks = kafka_sink.read_manifests(named, batch="export", timeout_s=60)
+    assert [one.batch_id for one in chunks] == [f"export/{number}-of-3-by-key" for number in (2, 3, 1)]
+    assert left == [] and sum(one.row_count for one in chunks) == 3
 
 
 def test_a_range_of_which_a_broker_has_not_told_a_part_is_unknown_and_the_batch_is_committed(

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
 
 from kafka_sink import Producer
 from kafka_sink.commit import log_scan
@@ -176,6 +176,64 @@ def test_filters_choose_and_what_cannot_be_written_again_is_counted(broker: Embe
     assert others.content["left_out_now"]["kept as JSON, since it did not fit its schema"] == 5
     assert "Another replay of the same letters has written 20 to orders" in others.err
     assert back(servers) == expected(rows(20, first=100)) + expected(rows(10))
+
+
+def letters_of_partitions(partitions: list[int], column: str | None = None) -> pa.RecordBatch:
+    """Of rows that named them, and have one key."""
+    count = len(partitions)
+    columns = {"key": pa.array([b"7"] * count), "value": pa.array([b"%d" % each for each in partitions])}
+    named = pa.RecordBatch.from_pydict({**columns, "partition": pa.array(partitions, pa.int32())})
+    return letters(named, column)
+
+
+def places(servers: str) -> list[tuple[int, bytes | None]]:
+    return sorted((record.partition, record.value) for record in read_topic(servers, BACK))
+
+
+def test_a_row_comes_back_to_the_partition_that_it_named(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters_of_partitions([0, 1, 2]))
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    assert places(servers) == [(0, b"0"), (1, b"1"), (2, b"2")]
+    send(servers, letters_of_partitions([3]))
+    refused = shell(*words(servers, "--yes"))
+    assert refused.exit_code == 4 and "the letter at offset" in refused.err and "partition 3" in refused.err
+
+
+def test_a_row_whose_partition_was_missing_comes_to_it_or_to_that_of_its_key(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters_of_partitions([3, 9], "partition"))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_partitions([NewPartitions(BACK, 4)])[BACK].result(30)
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    with Producer({"bootstrap.servers": servers}) as producer:
+        of_key = producer.send(BACK, b"9", b"7").result().partition
+    assert places(servers) == sorted([(3, b"3"), (of_key, b"9"), (of_key, b"9")])
+
+
+@pytest.mark.embedded_kafka(topics={DEAD: 1})
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_old_values_get_into_a_table_only_with_words(
+    policy: str, broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = broker.bootstrap_servers
+    broker.create_topic(BACK, 1, {"cleanup.policy": policy})
+    given = pa.RecordBatch.from_pydict({"key": [b"7"], "value": [b"old"]})
+    send(servers, letters(given))
+    warning = "older than what may be there by now under its key: readers of the table would take it for the newest"
+    assert warning in shell(*words(servers, "--dry-run")).out
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    refused = shell(*words(servers))
+    assert refused.exit_code == 1 and warning in refused.err and 'Type "write old values"' in refused.err
+    assert read_topic(servers, BACK) == []
+    monkeypatch.setattr(sys, "stdin", io.StringIO("write old values\n"))
+    assert shell(*words(servers)).exit_code == 0
+    assert [record.value for record in read_topic(servers, BACK)] == [b"old"]
+    send(servers, letters(given))
+    told = shell(*words(servers, "--yes"))
+    assert told.exit_code == 0 and warning in told.err
 
 
 # What the help asks for.
@@ -384,8 +442,8 @@ def test_a_topic_that_was_made_anew_where_brokers_have_no_ids_is_told(
 ) -> None:
     servers = broker.bootstrap_servers
 
-    def without_ids(client: Client, name: str) -> TopicState | None:
-        state = topic_state(client, name)
+    def without_ids(client: Client, name: str, configs: Sequence[str] = ()) -> TopicState | None:
+        state = topic_state(client, name, configs)
         return None if state is None else state._replace(topic_id=NO_TOPIC_ID)
 
     monkeypatch.setattr(replay, "topic_state", without_ids)

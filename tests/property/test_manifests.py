@@ -13,6 +13,7 @@ from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_codec import INT64_MAX, decode_record, encode_record
 from kafka_sink.commit.manifest import Manifest, partition_of_key
 from kafka_sink.commit.receipt import WrittenPartition
+from kafka_sink.kafka.client.cluster import topic_id_text
 from tests.support.slow_murmur2 import murmur2
 from tests.unit.commit.test_ledger import record
 
@@ -31,16 +32,19 @@ _PARTITIONS = st.builds(
     st.integers(0, 2**31 - 1),
     st.dictionaries(st.sampled_from(["key", "value"]), st.integers(0, 2**31)),
     st.lists(_PARTITIONS, max_size=5),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.binary(min_size=16, max_size=16).map(topic_id_text)),
 )
 def test_any_manifest_is_read_as_it_was_written(
-    written: list[WrittenPartition], partition: int, schemas: dict[str, int], letters: list[WrittenPartition]
-) -> None:
-    manifest = Manifest("m", partition, "s", tuple(written), schemas, tuple(letters))
+    written: list[WrittenPartition], partition: int, schemas: dict[str, int], letters: list[WrittenPartition],
+    ids: dict[str, str],
+) -> None:  # fmt: skip
+    manifest = Manifest("m", partition, "s", tuple(written), schemas, tuple(letters), ids)
     assert decode_record(encode_record(record(Kind.INTENT, manifest=manifest))).manifest == manifest
 
 
 def made() -> dict[str, Any]:
-    intent = record(Kind.DONE, manifest=Manifest("m", 0, "s", (WrittenPartition("a", 0, 1, 5, 6),), {"value": 3}))
+    named = Manifest("m", 0, "s", (WrittenPartition("a", 0, 1, 5, 6),), {"value": 3}, topic_ids={"a": "id"})
+    intent = record(Kind.DONE, cluster_id="here", manifest=named)
     assert intent.manifest_record is not None
     content: dict[str, Any] = json.loads(intent.manifest_record[1])
     return content

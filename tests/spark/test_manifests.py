@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -87,6 +88,34 @@ def test_the_readers_of_the_guide_find_exactly_the_rows_of_a_batch(
         if b"tuesday" in (record.key or b"")
     ]
     assert sorted(value.decode() for value in names["rows_of"](values[0], kafka_4.bootstrap_servers)) == expected
+
+
+def test_the_reader_of_the_guide_never_takes_rows_of_a_chunk_for_those_of_another_one(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, manifest_topic: str
+) -> None:
+    """Chunks that are written at the same time have their rows between each other's. The header of the guide tells
+    them apart."""
+    topic = writable_topic(kafka_4, topic_name, partitions=1)
+    named = options(kafka_4, topic, sink_id=topic_name[-60:].lstrip("-"), manifest_topic=manifest_topic)
+    named |= {"batch.id": "export", "header.export": "${batch.id}"}
+    rows = spark.range(0, 2000, 1, 4).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
+    kafka_sink.write_in_chunks(rows, named, chunks=4, by="key", parallel=2)
+    chunks = kafka_sink.read_manifests(named, batch="export", timeout_s=TIMEOUT_S)
+    assert len(chunks) == 4 and sum(chunk.row_count for chunk in chunks) == 2000
+    names: dict[str, Any] = {}
+    exec(recipe("def rows_of"), names)
+    there = read_topic(kafka_4.bootstrap_servers, topic)
+    for told in read_topic(kafka_4.bootstrap_servers, manifest_topic):
+        content = json.loads(told.value or b"")
+        label, ((_, first, last, count),) = content["batch"], content["topics"][topic]["partitions"]
+        its = [one for one in there if dict(one.headers)["export"] == label.encode()]
+        assert len(its) == count and all(first <= one.offset <= last for one in its)
+        try:
+            found = names["rows_of"](told.value, kafka_4.bootstrap_servers)
+        except RuntimeError as error:
+            assert f"not {count}" in str(error)
+        else:
+            assert found == [one.value for one in its]
 
 
 @pytest.mark.slow

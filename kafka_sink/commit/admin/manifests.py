@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.client import Client, topic_query
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import NOT_TOLD, WRITE, metadata_of
+from kafka_sink.commit.division import Division, division_of
 from kafka_sink.commit.identity import name_of_stream
 from kafka_sink.commit.manifest import FORMAT_VERSION
-from kafka_sink.commit.receipt import BatchId, WrittenPartition
+from kafka_sink.commit.receipt import BatchId, BatchKey, WrittenPartition
 from kafka_sink.errors import AuthorizationError, ConfigError
+from kafka_sink.errors.table.commits import ROWS_ELSEWHERE
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, topic_id_text
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 
@@ -40,8 +43,8 @@ def check_manifest_topic(client: Client, topic: str) -> None:
 
 @dataclass(frozen=True)
 class BatchManifest:
-    """One delivered batch. `batch_id`: the number of a micro-batch, or the batch.id of an export. Between the first and
-    the last offset of a partition there may be records of other writers, and there are markers of transactions.
+    """One delivered batch. `batch_id`: the number of a micro-batch, or the batch.id of an export. Between the offsets
+    of a partition there may be records of other writers, and there are markers of transactions.
     `dead_letters` are not in `row_count` and `partitions`."""
 
     sink: str
@@ -55,6 +58,9 @@ class BatchManifest:
     # An operator has accepted a batch of which rows were lost: these are the rows that it should have.
     is_accepted: bool = False
     dead_letters: tuple[WrittenPartition, ...] = ()
+    # Where the offsets are; empty as far as brokers did not tell, and in manifests of older releases.
+    cluster_id: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def spark_options(self) -> dict[str, str]:
         """Options for `spark.read.format("kafka")` that read exactly the offsets of this batch."""
@@ -73,15 +79,36 @@ class BatchManifest:
 
 
 class Wanted(NamedTuple):
-    """None: any."""
+    """None: any. `batch` may also be an export in chunks, each of which is a batch of its own."""
 
     sink: str | None
     query: str | None
     batch: BatchId | None
 
     def has(self, found: BatchManifest) -> bool:
-        told = (found.sink, found.query_id, found.batch_id)
-        return all(wanted in (None, one) for wanted, one in zip(self, told, strict=True))
+        is_wanted = self.batch in (None, found.batch_id, _export_of(found))
+        return is_wanted and self.sink in (None, found.sink) and self.query in (None, found.query_id)
+
+    def choose_whole(self, found: Sequence[BatchManifest]) -> list[BatchManifest]:
+        """Without the chunks of an export of which some are missing, if that is what is wanted."""
+        if self.batch is None:
+            return list(found)
+        chunks: dict[tuple[str, Division], set[BatchId]] = {}
+        for one in found:
+            division = _division_of(one)
+            if division is not None:
+                chunks.setdefault((one.sink, division), set()).add(one.batch_id)
+        whole = {export for export, labels in chunks.items() if len(labels) == export[1].chunks}
+        return [one for one in found if one.batch_id == self.batch or (one.sink, _division_of(one)) in whole]
+
+
+def _division_of(found: BatchManifest) -> Division | None:
+    return division_of(found.batch_id) if isinstance(found.batch_id, str) else None
+
+
+def _export_of(found: BatchManifest) -> str | None:
+    division = _division_of(found)
+    return None if division is None else division.batch_id
 
 
 def read_manifests(
@@ -92,10 +119,10 @@ def read_manifests(
     batch: BatchId | None = None,
     timeout_s: float = 0.0,
 ) -> list[BatchManifest]:
-    """The manifests in `manifest.topic`, oldest first in each partition. `options`: those of the sink, or only the ones
-    that reach the brokers, and manifest.topic. `sink`, `query` and `batch` select; by default that is the sink that the
-    options name, with sink.id or checkpointLocation, and their query.id. If there is none, it is waited for until
-    `timeout_s` has passed."""
+    """The manifests in `manifest.topic`, oldest first in each partition. `options`: those of the sink, or
+    manifest.topic and what reaches the brokers. `sink`, `query` and `batch` select; by default sink.id or
+    checkpointLocation, and query.id, of the options. The `batch` of an export in chunks selects all of them, or none
+    while some are missing. Waits until there is one, or `timeout_s` has passed."""
     settings = {str(name): str(value) for name, value in options.items()}
     of_options = [settings.pop(name) for name in list(settings) if name.lower() == _QUERY_ID]
     parsed = parse_sink_options(settings)
@@ -109,21 +136,68 @@ def read_manifests(
     # Where each partition is read from next. There may be more of them later.
     begins: dict[int, int] = {}
     foreign: list[str] = []
+    found: list[BatchManifest] = []
+    elsewhere: list[str] = []
     with Client(parsed.producer) as client:
         while True:
-            found = []
+            new: list[BatchManifest] = []
             for each in client.describe_topic(topic):
                 reader = PartitionReader(client, topic, each.partition, parsed.producer.request_timeout_ms)
                 first, end = reader.extent()
                 begin = begins.get(each.partition, first)
-                found += [one for one in _manifests(reader, begin, end, foreign) if wanted.has(one)]
+                new += [one for one in _manifests(reader, begin, end, foreign) if wanted.has(one)]
                 begins[each.partition] = max(begin, end)
-            if found or time.monotonic() >= deadline_s:
-                if foreign:
-                    warn_once(f"{topic} has {len(foreign)} records that are no manifests, and were passed over: "
-                              f"the first one is in {foreign[0]}")  # fmt: skip
-                return found
+            found += _choose_here(client, new, elsewhere)
+            whole = wanted.choose_whole(found)
+            if whole or time.monotonic() >= deadline_s:
+                break
             time.sleep(_LOOK_AGAIN_S)
+    if foreign:
+        warn_once(f"{topic} has {len(foreign)} records that are no manifests, and were passed over: "
+                  f"the first one is in {foreign[0]}")  # fmt: skip
+    if elsewhere:
+        text = f"{topic} has {len(elsewhere)} manifests of rows that are not here: {elsewhere[0]}"
+        if batch is not None and not whole:
+            raise ConfigError(text, ROWS_ELSEWHERE)
+        warn_once(text)
+    return whole
+
+
+def _choose_here(client: Client, manifests: Sequence[BatchManifest], elsewhere: list[str]) -> list[BatchManifest]:
+    """Another cluster, or a topic that was made again, has other rows at the same offsets. `elsewhere` gets reasons."""
+    cluster, ids = (
+        client.cluster_id(),
+        _ids_now(client, sorted({topic for one in manifests for topic in one.topic_ids})),
+    )
+    chosen = []
+    for one in manifests:
+        reason = _reason_elsewhere(one, cluster, ids)
+        if reason:
+            elsewhere.append(reason)
+        else:
+            chosen.append(one)
+    return chosen
+
+
+def _ids_now(client: Client, topics: Sequence[str]) -> dict[str, str]:
+    """Of those that the brokers tell: others may not be described by this principal, or are gone."""
+    if not topics:
+        return {}
+    rows = client.ask_metadata(topic_query(*topics))["topics"]
+    told = {row["name"]: row.get("topic_id") or NO_TOPIC_ID for row in rows}
+    return {topic: topic_id_text(found) for topic, found in told.items() if found != NO_TOPIC_ID}
+
+
+def _reason_elsewhere(found: BatchManifest, cluster: str, ids: Mapping[str, str]) -> str:
+    """What brokers do not tell is not compared. Dead letters may be elsewhere: nobody reads them by the manifest."""
+    batch = str(BatchKey(found.query_id, found.batch_id))
+    if found.cluster_id and cluster and found.cluster_id != cluster:
+        return f"{batch} is in the cluster {found.cluster_id}, and this one is {cluster}: read its rows there"
+    for topic in sorted({each.topic for each in found.partitions}):
+        told = found.topic_ids.get(topic)
+        if told is not None and ids.get(topic, told) != told:
+            return f"{batch} is in a topic {topic} that was deleted: the present one has other rows at its offsets"
+    return ""
 
 
 def _manifests(reader: PartitionReader, begin: int, end: int, foreign: list[str]) -> Iterator[BatchManifest]:
@@ -155,6 +229,8 @@ def parse_manifest(value: bytes) -> BatchManifest | None:
             schemas={_text(name): _number(found) for name, found in _object(content.get("schemas", {})).items()},
             is_accepted=content.get("accepted") is True,
             dead_letters=_partitions(content.get("dead_letters", {})),
+            cluster_id=_text(content.get("cluster", "")),
+            topic_ids=_topic_ids(content.get("topics")) | _topic_ids(content.get("dead_letters", {})),
         )
     except (ValueError, RecursionError):
         return None
@@ -166,6 +242,10 @@ def _partitions(topics: Any) -> tuple[WrittenPartition, ...]:
         for topic, found in _object(topics).items()
         for each in _list(_object(found).get("partitions"))
     )
+
+
+def _topic_ids(topics: Any) -> dict[str, str]:
+    return {topic: _text(found["id"]) for topic, found in _object(topics).items() if "id" in _object(found)}
 
 
 def _range(found: Any) -> tuple[int, int, int, int]:

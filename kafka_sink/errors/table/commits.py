@@ -45,7 +45,7 @@ SINK_UNKNOWN = ErrorEntry(
     "The query has run before, and is not there: the record was deleted, it is another ledger, or the query was "
     "at-least-once.",
     "Correct ledger.topic. After a change of sink.id, the `ledger` command of the text shows what the old one has left "
-    "open: set it again until the batch has ended; a new one would write that again. Then, or if there was none, set "
+    "open: set it again until the batch has ended. Then, or if there was none, set "
     "ledger.accept.new.sink=true for one start.",
     ("has no record of sink",),
     data=HELD,
@@ -67,9 +67,9 @@ NOT_STARTED = ErrorEntry(
 EXPORT_TAKEN_OVER = ErrorEntry(
     "PKS-6008", "another run of this export has taken over",
     "A batch.id is written twice at a time under one sink.id; the run that began later goes on.",
-    "Let it end; the `ledger` command of the text shows whether it has. To run this one again is safe.",
+    "Let it end; the `ledger` command of the text shows whether it has.",
     ("another run of the export",),
-    data="Safe: no row of this run is visible. The other run delivers the export, or raises.",
+    data="Safe, also to run it again: no row of this run is visible. The other run delivers the export, or raises.",
 )
 OTHER_NAME = ErrorEntry(
     "PKS-6009", "query has another sink id in the ledger",
@@ -125,23 +125,30 @@ NOT_DISCARDED = ErrorEntry(
 )
 WRITE_TOO_LONG = ErrorEntry(
     "PKS-6017", "write took longer than a transaction may",
-    "Brokers end a transaction after kafka.transaction.timeout.ms, 15 minutes unless set, and a commit needs up to a "
-    "minute of that. More time passed between the first row of the batch and its end.",
-    "Divide a batch write: kafka_sink.write_in_chunks, or export_to_kafka.py with --chunks; each chunk has the whole "
-    "time. A stream: make its batches shorter. Or raise kafka.transaction.timeout.ms together with the brokers' "
-    "transaction.max.timeout.ms.",
+    "More than kafka.transaction.timeout.ms, less a minute for the commit, passed between the first row of the batch "
+    "and its end.",
+    "Divide a batch write: kafka_sink.write_in_chunks, or export_to_kafka.py with --chunks. A stream: make its batches "
+    "shorter. Or raise kafka.transaction.timeout.ms and the brokers' transaction.max.timeout.ms.",
     ("The write took longer than", "the task took longer than"),
     data=HELD,
     page="guides/exports.md",
 )
 OTHER_CHUNKS = ErrorEntry(
     "PKS-6018", "export was begun in another way",
-    "Rows of this export are delivered already, divided otherwise or to another topic. Going on in this way, rows "
-    "would be missing, doubled, or in two topics.",
+    "Rows of this export are delivered already, divided otherwise or to another topic: going on, rows would be missing "
+    "or doubled.",
     "Go on in the way that the text names, or choose another batch.id to write all rows again.",
     ("was begun with", "was written in one piece"),
     data="Nothing was written. What is delivered stays.",
     page="guides/exports.md",
+)
+ROWS_ELSEWHERE = ErrorEntry(
+    "PKS-6019", "manifest of another cluster or topic",
+    "In a mirror, or a topic that was made again, its offsets have other rows.",
+    "Read the rows where the text says.",
+    ("manifests of rows that are not here",),
+    data="Nothing was read.",
+    page="guides/manifests.md#what-is-in-it",
 )
 ROWS_LOST = ErrorEntry(
     "PKS-6021", "rows of a decided batch are missing",

@@ -6,6 +6,7 @@ to the row, even if that row was a dead letter itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from kafka_sink.formats.records.scalar import Headers
@@ -13,6 +14,9 @@ from kafka_sink.formats.records.scalar import Headers
 HEADER_PREFIX = "pykafka-sink."
 ERROR = "error"
 REASON = "reason"
+# The one that the row itself has named, if it has.
+PARTITION = "partition"
+NO_PARTITION = "no such partition"
 # The value or key in the letter is JSON, because the row's column was not binary.
 VALUE_FORMAT, KEY_FORMAT = "value.format", "key.format"
 # The value or key is not in the letter; this was its length.
@@ -34,6 +38,12 @@ def parse_dead_letter(headers: Headers) -> tuple[Headers, Mapping[str, str]] | N
         if name.startswith(HEADER_PREFIX)
     }
     return headers[:first], details
+
+
+def named_partition(details: Mapping[str, str]) -> int | None:
+    """Into which the row wanted to go; None: it left that to its key."""
+    text = details.get(PARTITION, "")
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) else None
 
 
 def unreplayable_reason(details: Mapping[str, str]) -> str | None:

@@ -12,6 +12,9 @@ All numbers are big-endian. A Protobuf file contains many messages, so each fram
 Confluent's by the path of indexes from file to message, as signed varints after their count; [0], the first message, is
 a single zero. Glue's by its index among the sorted full names of all messages, entries of maps included. Apicurio's by
 its name.
+
+Apicurio 3 reads Protobuf otherwise: of the message it asks the header apicurio.value.msgType alone, and takes the first
+one without. It is not written, because Apicurio 2 loads the Java class of that name.
 """
 
 from __future__ import annotations

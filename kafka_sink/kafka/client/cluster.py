@@ -11,6 +11,7 @@ It must not know connections, time or how the responses were obtained.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -31,6 +32,11 @@ PARTITIONS_MAX = 4_000_000
 HOST_CHARACTERS_MAX = 255  # RFC 1035: a domain name has at most 255 octets
 # Printable ASCII that never occurs in a host name or address, but in attempts to inject something else.
 HOST_CHARACTERS_REFUSED = frozenset("/\\@?#\"'<>`{}|^&;,*$()=!+~")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """As Kafka's tools print it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 @frozen

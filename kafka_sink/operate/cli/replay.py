@@ -15,14 +15,14 @@ from kafka_sink.commit.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, 
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import NotAnswered
-from kafka_sink.commit.replay import Letters, Replay, ReplayPlan, default_name
+from kafka_sink.commit.replay import Replay, ReplayPlan, Restored, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.errors.table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.formats.records.dead_letter import REASON, parse_dead_letter
-from kafka_sink.formats.records.scalar import Record
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.operate.cli.brokers import chosen_ledger, producer_options
 from kafka_sink.operate.cli.report import DONE, Report, confirm, table
@@ -35,6 +35,8 @@ from kafka_sink.producer.producer import Producer
 
 FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark.partition")
 LINES_EVERY_S = 5.0
+# The answer that is asked for before records get into a table.
+OLD_VALUES = "write old values"
 # How long a run that ends by an error or by Ctrl-C waits for the abort of its transaction.
 ABORT_S = 5.0
 
@@ -55,12 +57,15 @@ class ReplaySession(ClusterSession):
             name = default_name(source, target, filters)
         self.replay = Replay(name, source, target, filters)
         self.batch_size: int = given.batch_size
+        # Known with the plan.
+        self.is_compacted = False
         super().__init__(given, producer_options(given))
 
     def plan(self) -> ReplayPlan:
         self.client.reach(self._patience_ms)
         source = self._existing_topic("--from", self.replay.source)
-        self._existing_topic("--to", self.replay.target)
+        target = self._existing_topic("--to", self.replay.target, [CLEANUP])
+        self.is_compacted = "compact" in ((target.configs or {}).get(CLEANUP) or "")
         source_id = "" if source.topic_id == NO_TOPIC_ID else source.topic_id.hex()
         known = {} if topic_state(self.client, self.ledger_topic) is None else self.list_replays()
         extents = {partition: self.reader(partition).extent() for partition in range(len(source.replicas))}
@@ -95,8 +100,8 @@ class ReplaySession(ClusterSession):
         """A letter has the time of its row, also where the topic has LogAppendTime."""
         return PartitionReader(self.client, self.replay.source, partition, self._patience_ms, keeps_own_time=True)
 
-    def _existing_topic(self, option: str, name: str) -> TopicState:
-        state = topic_state(self.client, name)
+    def _existing_topic(self, option: str, name: str, configs: Sequence[str] = ()) -> TopicState:
+        state = topic_state(self.client, name, configs)
         if state is None:
             raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
         return state
@@ -151,23 +156,35 @@ class _Writer:
             )
         return offset
 
-    def write(self, records: Letters, topic: str, progress: ReplayProgress) -> None:
+    def write(self, records: Sequence[Restored], topic: str, progress: ReplayProgress) -> None:
         self._producer.begin_transaction()
-        for offset, record in records:
-            self._send(offset, record, topic)
+        for restored in records:
+            self._send(restored, topic)
         value = encode_progress(replace(progress, wall_ms=int(time.time() * 1000)))
         self._producer.send(self._ledger_topic, value, progress.ledger_key, partition=LEDGER_PARTITION)
         self._producer.commit_transaction()
 
-    def _send(self, offset: int, record: Record, topic: str) -> None:
+    def _send(self, restored: Restored, topic: str) -> None:
+        record = restored.record
         # Bytes of a name that are no text, which the sink refuses and another client may have written, become "?".
         headers = [(name.encode(errors="replace").decode(), value) for name, value in record.headers]
         # -1 is for a record of an old format without a timestamp.
         timestamp_ms = record.timestamp_ms if record.timestamp_ms >= 0 else None
         try:
-            self._producer.send(topic, record.value, record.key, headers, timestamp_ms)
+            self._producer.send(
+                topic, record.value, record.key, headers, timestamp_ms, self._partition(restored, topic)
+            )
         except DataError as error:
-            raise copy_error(error, f"the letter at offset {offset} cannot be written to {topic}: {error}") from error
+            raise copy_error(
+                error, f"the letter at offset {restored.offset} cannot be written to {topic}: {error}"
+            ) from error
+
+    def _partition(self, restored: Restored, topic: str) -> int | None:
+        """None: that of its key. A partition that the row's topic had not may have been added since."""
+        partition = restored.partition
+        if partition is not None and restored.lacked and partition >= len(self._producer.partitions_for(topic)):
+            return None
+        return partition
 
 
 def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -185,8 +202,11 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
         return _dry_run(session, plan)
     if not plan.left_count:
         return _report(plan.progress, plan.progress, "nothing is left to look at")
-    print_error("\n".join(plan_lines(plan)))
-    confirm(given, [])
+    print_error("\n".join(plan_lines(plan, is_compacted=session.is_compacted)))
+    if session.is_compacted:
+        confirm(given, [], f'Type "{OLD_VALUES}" to go on: ', (OLD_VALUES,))
+    else:
+        confirm(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
             before, after = session.run(plan, display)
@@ -196,7 +216,7 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
     return _report(before, after, "done")
 
 
-def plan_lines(plan: ReplayPlan) -> list[str]:
+def plan_lines(plan: ReplayPlan, *, is_compacted: bool) -> list[str]:
     progress = plan.progress
     wanted = " and ".join(f"{name} is {' or '.join(of)}" for name, of in sorted(progress.filters.items()))
     letters = f"dead letters of {progress.source}{f' whose {wanted}' if wanted else ''}"
@@ -215,7 +235,18 @@ def plan_lines(plan: ReplayPlan) -> list[str]:
         f"({other.name}): what both choose is written by both."
         for other in plan.others
     ]
-    return [*lines, "Each record has the key, value, headers and timestamp of its row; the letters stay."]
+    lines.append(
+        "Each record has the key, value, headers and timestamp of its row, and the partition that it named; the "
+        "letters stay."
+    )
+    if is_compacted:
+        lines.append(
+            f"WARNING: {progress.target} is compacted. A record is older than what may be there by now under its key: "
+            "readers of the table would take it for the newest, and compaction removes what it hides."
+        )
+    else:
+        lines.append("The records are behind what was written since: a reader of changes takes them for the newest.")
+    return lines
 
 
 def _dry_run(session: ReplaySession, plan: ReplayPlan) -> Report:
@@ -231,16 +262,15 @@ def _dry_run(session: ReplaySession, plan: ReplayPlan) -> Report:
                 for found in (parse_dead_letter(letter.headers) for _, letter in records)
                 if found
             )
+    plan_text = plan_lines(plan, is_compacted=session.is_compacted)
     content = {
         **_content(plan.progress),
         "would_write": chosen_count,
         "would_leave_out": dict(sorted(left_out.items())),
         "reasons": dict(sorted(reasons.items())),
     }
-    lines = (
-        [*plan_lines(plan), "", *table(("REASON", "LETTERS"), sorted(reasons.items()))] if reasons else plan_lines(plan)
-    )
-    lines += ["", f"{chosen_count} would be written to {session.replay.target}; nothing was."]
+    counts = ["", *table(("REASON", "LETTERS"), sorted(reasons.items()))] if reasons else []
+    lines = [*plan_text, *counts, "", f"{chosen_count} would be written to {session.replay.target}; nothing was."]
     return Report(DONE, content, [*lines, *(f"{count} left out: {why}" for why, count in sorted(left_out.items()))])
 
 

@@ -201,7 +201,12 @@ examples:
 
 REPLAY = """\
 Write dead letters again: each letter becomes the original record, with its key, value, headers and timestamp, in the
-topic --to. The letters stay in their topic.
+topic --to. The letters stay in their topic. A record goes to the partition that its row has named, or else to that of
+its key: a partitioner of your own is not applied.
+
+The records are behind all that was written since. In a compacted topic, or a topic of changes, an old value becomes the
+newest of its key: choose letters with --filter, or write the present state with a query. If --to is compacted the
+command says so and asks for words instead of a yes.
 
 A replay writes each letter exactly once, even after a crash: the ledger stores its progress in the same transaction as
 the records. The same command continues where the last run ended, and also writes newer letters. A replay is identified

@@ -7,10 +7,9 @@ counts when a refresh of the metadata that was requested after its discovery sho
 
 from __future__ import annotations
 
-import base64
 from typing import NamedTuple
 
-from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, ClusterView, TopicView
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, ClusterView, TopicView, topic_id_text
 from kafka_sink.kafka.client.metadata import Metadata
 
 
@@ -46,13 +45,8 @@ class ReplacedTopics:
             return ""
         if partition in new.partitions or not self._metadata.has_answered(found.refresh):
             return ""
+        old_id, new_id = topic_id_text(found.old.topic_id), topic_id_text(new.topic_id)
         return (
             f"topic {topic} was deleted and created again: it had {len(found.old.partitions)} partitions (topic id "
-            f"{_id_text(found.old.topic_id)}), the new one has {len(new.partitions)} ({_id_text(new.topic_id)}), and "
-            f"partition {partition} is gone"
+            f"{old_id}), the new one has {len(new.partitions)} ({new_id}), and partition {partition} is gone"
         )
-
-
-def _id_text(topic_id: bytes) -> str:
-    """As Kafka's tools print it."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -52,7 +52,7 @@ def _plan_side(
     given = _read_schema(chosen)
     is_derived = given is None and chosen.query.identity is None and chosen.query.version is None
     if is_derived:
-        given = derive_schema(chosen.format, kind, chosen.record_name)
+        given = derive_schema(chosen.format, kind, chosen.record_name or chosen.envelope_name)
     if given is not None:
         # Before anything is registered.
         _check_fit(chosen, kind, given)

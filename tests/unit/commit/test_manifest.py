@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.commit.admin.manifests import BatchManifest, Wanted, parse_manifest
 from kafka_sink.commit.ledger import Kind, LedgerRecord, batch_at_hand
 from kafka_sink.commit.ledger_codec import decode_record, encode_record
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
@@ -22,6 +23,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from tests.unit.commit.test_ledger import record
 
 WRITTEN = (WrittenPartition("a", 0, 3, 10, 14), WrittenPartition("a", 7, 1, -1, -1), WrittenPartition("b", 0, 2, 5, 6))
+RUN = "0" * 16
 LETTERS = (WrittenPartition("dead", 0, 2, 8, 9), WrittenPartition("dead", 1, 1, -1, -1))
 MANIFEST = Manifest("orders.manifests", 2, "orders", WRITTEN, {"value": 17})
 
@@ -57,6 +59,33 @@ def test_only_the_record_that_closes_a_decision_has_one() -> None:
     }
 
 
+def test_it_says_in_which_cluster_and_topics_its_rows_are() -> None:
+    """As far as that is known: brokers before 2.8 tell no id, and not all of them the name of their cluster."""
+    ids = {"a": bytes(range(16)), "dead": b"\xff" * 16}
+    receipts = [
+        TaskReceipt(BatchKey("q", 5), RUN, 0, 0, written=(*WRITTEN[:2], LETTERS[0]), row_count=6,
+                    dead_letters=LETTERS[:1], topic_ids=ids),
+        TaskReceipt(BatchKey("q", 5), RUN, 1, 0, written=WRITTEN[2:], row_count=2),
+    ]  # fmt: skip
+    batch = batch_at_hand(
+        "s", BatchKey("q", 5), RUN, summarize_receipts(receipts), cluster_id="here", manifest=Manifest("m", 0, "orders")
+    )
+    done = batch.as_closed(Kind.DONE, 5)
+    # Whoever closes the decision knows it from the ledger alone.
+    found = decode_record(encode_record(done)).manifest_record
+    assert found is not None and found == done.manifest_record
+    told = json.loads(found[1])
+    assert told["cluster"] == "here"
+    assert {topic: each.get("id") for topic, each in told["topics"].items()} == {
+        "a": "AAECAwQFBgcICQoLDA0ODw",
+        "b": None,
+    }
+    assert told["dead_letters"]["dead"]["id"] == "_____________________w"
+    manifest = parse_manifest(found[1])
+    assert manifest is not None and manifest.cluster_id == "here"
+    assert manifest.topic_ids == {"a": "AAECAwQFBgcICQoLDA0ODw", "dead": "_____________________w"}
+
+
 def test_dead_letters_are_apart_from_the_rows() -> None:
     done = record(Kind.DONE, manifest=replace(MANIFEST, dead_letters=LETTERS))
     assert done.manifest_record is not None and done.row_count == 10
@@ -87,6 +116,24 @@ def test_a_batch_s_manifest_has_its_rows_and_its_letters_apart_also_in_one_parti
         WrittenPartition("dead", 0, 1, 7, 9),
         WrittenPartition("dead", 1, 1, 3, 5),
     )
+
+
+def manifest_of(batch: str | int, *, sink: str = "s", query: str = "") -> BatchManifest:
+    return BatchManifest(sink, query, batch, 1, "0", 0, (), {})
+
+
+def test_an_export_in_chunks_is_there_when_all_of_them_are() -> None:
+    wanted = Wanted(None, None, "export")
+    chunks = [manifest_of(f"export/{number}-of-3-by-key") for number in (1, 3, 2)]
+    other = manifest_of("export/2-of-3-by-key", sink="t")
+    assert all(map(wanted.has, [*chunks, other])) and wanted.has(manifest_of("export"))
+    assert not any(map(wanted.has, [manifest_of("export-2/1-of-3-by-key"), manifest_of("other"), manifest_of(3)]))
+    assert wanted.choose_whole([*chunks[:2], other]) == []
+    assert wanted.choose_whole([chunks[0], other, *chunks[1:]]) == chunks
+    assert wanted.choose_whole([chunks[0], manifest_of("export", sink="t")]) == [manifest_of("export", sink="t")]
+    # A chunk by its own name, and all that there is.
+    assert Wanted(None, None, "export/1-of-3-by-key").choose_whole(chunks[:1]) == chunks[:1]
+    assert Wanted(None, None, None).choose_whole(chunks[:2]) == chunks[:2]
 
 
 def test_a_batch_that_an_operator_took_as_it_is_says_so() -> None:
@@ -123,6 +170,8 @@ def test_releases_without_a_place_for_dead_letters_are_read_and_read_the_rows() 
         ("first_offset", [-1, 0, 0], "'first_offset'"),
         ("dead_letters", 5, "dead letters are no object"),
         ("dead_letters", {}, "'topics'"),
+        ("ids", ["a"], "ids of topics are no object"),
+        ("ids", {"a": 5}, "'id of a topic' is no text"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(field: str, value: object, text: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kafka_sink.commit.replay import NO_LETTER, OTHER, Replay, default_name
 from kafka_sink.commit.replay_progress import ReplayProgress
 from kafka_sink.errors import ConfigError
-from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, REASON
+from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, NO_PARTITION, PARTITION, REASON
 from kafka_sink.formats.records.scalar import Record
 
 SMALL = {"reason": ("too small",)}
@@ -25,10 +25,10 @@ def letter(reason: str = "too small") -> Record:
 def test_a_transaction_has_at_most_so_many_letters_and_the_progress_behind_them() -> None:
     fetched = [([(offset, letter()) for offset in range(5)], 6)]
     steps = list(REPLAY.steps(FRESH, 0, fetched, 2))
-    assert [[offset for offset, _ in step.records] for step in steps] == [[0, 1], [2, 3], [4]]
+    assert [[each.offset for each in step.records] for step in steps] == [[0, 1], [2, 3], [4]]
     assert [step.next_offset for step in steps] == [2, 4, 6]
     assert [step.progress.written_count for step in steps] == [2, 4, 5]
-    assert steps[0].records[0][1] == replace(letter(), headers=(("trace", b"1"),))
+    assert steps[0].records[0].record == replace(letter(), headers=(("trace", b"1"),))
 
 
 def test_letters_that_are_left_out_have_no_transaction_before_the_end_of_their_partition() -> None:
@@ -41,6 +41,18 @@ def test_letters_that_are_left_out_have_no_transaction_before_the_end_of_their_p
     assert [(len(step.records), step.is_written) for step in steps] == [(0, False), (1, True), (0, False), (0, True)]
     assert steps[-1].progress.left_out == {OTHER: 2, NO_LETTER: 1}
     assert steps[-1].progress.next_offsets == {4: 9}
+
+
+@pytest.mark.parametrize(
+    ("text", "partition"), [(None, None), ("2", 2), ("", None), ("-1", None), ("two", None), ("9" * 30, None)]
+)
+def test_a_row_that_named_a_partition_is_told_with_it(text: str | None, partition: int | None) -> None:
+    """Other clients may write whatever they like into the header."""
+    named = () if text is None else ((HEADER_PREFIX + PARTITION, text.encode()),)
+    lacking = letter(NO_PARTITION)
+    given = [replace(letter(), headers=letter().headers + named), replace(lacking, headers=lacking.headers + named)]
+    chosen, _ = replace(REPLAY, filters={}).split_letters(list(enumerate(given)))
+    assert [(each.partition, each.lacked) for each in chosen] == [(partition, False), (partition, True)]
 
 
 def test_nothing_fetched_is_nothing_written() -> None:
