@@ -165,10 +165,8 @@ def read_manifests(
 
 def _choose_here(client: Client, manifests: Sequence[BatchManifest], elsewhere: list[str]) -> list[BatchManifest]:
     """Another cluster, or a topic that was made again, has other rows at the same offsets. `elsewhere` gets reasons."""
-    cluster, ids = (
-        client.cluster_id(),
-        _ids_now(client, sorted({topic for one in manifests for topic in one.topic_ids})),
-    )
+    cluster = client.cluster_id()
+    ids = _ids_now(client, sorted({topic for one in manifests for topic in one.topic_ids}))
     chosen = []
     for one in manifests:
         reason = _reason_elsewhere(one, cluster, ids)
