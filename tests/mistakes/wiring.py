@@ -52,6 +52,8 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
             "test_a_role_is_assumed_with_the_credentials_at_hand",
     },
     "tests/integration/test_change_feeds.py": {
+        "SideFormat.envelope_name":
+            "test_a_derived_schema_of_events_has_the_name_by_which_connect_s_transforms_know_them",
         "SinkOptions.changes":
             "test_upserts_are_rows_and_tombstones",
         "ChangeOptions.envelope":
