@@ -309,8 +309,10 @@ class LedgerRead(CommitStep):
 
     def _is_own(self, ledger_key: str) -> bool:
         sink_id = ledger_key.partition("/")[0]
-        if not self._sink_id or (self._is_planning and is_nameless(ledger_key)):
-            return self._is_planning and is_nameless(ledger_key)
+        if self._is_planning and is_nameless(ledger_key):
+            return True
+        if not self._sink_id:  # a write without a label is planned, and its sink has no id yet
+            return False
         if self._is_of_name:
             return belongs_to(sink_id, self._sink_id)
         return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
@@ -412,16 +414,7 @@ class LedgerRead(CommitStep):
         ended = self._ended_keys() if self._is_of_name else ()
         newest = {key: self._decode(key, one) for key, one in found.items() if key not in ended}
         settled = dict(newest)
-        doubtful = set()
-        for key, found_unmarked in unmarked.items():
-            for offset, record in self._decode_believed(key, found_unmarked):
-                if key not in doubtful:
-                    newest[key] = record
-                self.unmarked_offset = max(self.unmarked_offset, offset)
-                if record.kind is not Kind.INTENT:
-                    settled[key] = record
-                    break
-                doubtful.add(key)
+        doubtful = self._believe_unmarked(unmarked, newest, settled)
         older_key = self._older_key(newest)
         if older_key is None:
             newest.pop(self._named_sink_id, None)
@@ -442,6 +435,23 @@ class LedgerRead(CommitStep):
             elsewhere=self._elsewhere,
             chunks=chunks,
         )
+
+    def _believe_unmarked(
+        self, unmarked: Unmarked, newest: dict[str, LedgerRecord], settled: dict[str, LedgerRecord]
+    ) -> set[str]:
+        """Takes the records without a marker over into `newest`, and those that tell an end into `settled`. Returns the
+        keys whose newest record is an intent that may have been decided."""
+        doubtful: set[str] = set()
+        for key, listed in unmarked.items():
+            for offset, record in self._decode_believed(key, listed):
+                if key not in doubtful:
+                    newest[key] = record
+                self.unmarked_offset = max(self.unmarked_offset, offset)
+                if record.kind is not Kind.INTENT:
+                    settled[key] = record
+                    break
+                doubtful.add(key)
+        return doubtful
 
     def _chunks_of_line(self, found: Newest) -> Iterator[str]:
         """Each chunk is a line of its own. But the whole must not be written beside them."""
