@@ -124,7 +124,9 @@ class Sender:
         self._publish(now_ms, step.completions)
         if mailbox.callbacks:
             self._call_back()
-        return not ((calls or step.finished) and self._finish(step.finished, calls))
+        if not calls and not step.finished:
+            return True
+        return not self._finish(step.finished, calls)
 
     def _timeout_ms(self) -> int | None:
         due_ms = self._appender.next_due_ms(self._backlog)

@@ -95,13 +95,13 @@ class TaskWriter(SameVersion):
             self._sink_id,
             key,
             run,
-            receipts,
-            figures,
-            write,
-            is_complete,
-            is_only_sink,
-            open_ms,
-            schemas,
+            receipts=receipts,
+            figures=figures,
+            write=write,
+            is_complete=is_complete,
+            is_only_sink=is_only_sink,
+            open_ms=open_ms,
+            schemas=schemas,
         )
 
 
