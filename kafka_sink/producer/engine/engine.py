@@ -26,6 +26,7 @@ from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.kafka.client.commands import NetworkEvent
+from kafka_sink.kafka.client.coordinator_lookup import FoundCoordinator
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
@@ -40,7 +41,7 @@ from kafka_sink.producer.engine.producer_id import ProducerIdSource
 from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
 from kafka_sink.producer.engine.sequences import Sequences
 from kafka_sink.producer.engine.transaction import Transaction, TransactionState
-from kafka_sink.producer.engine.transaction_requests import KnownCoordinator, TransactionRequests
+from kafka_sink.producer.engine.transaction_requests import TransactionRequests
 
 THROTTLED = "the broker throttles this client, because a quota of this client is used up"
 
@@ -54,7 +55,7 @@ class Engine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
-        self._coordinators: dict[tuple[int, str], KnownCoordinator] = {}
+        self._coordinators: dict[tuple[int, str], FoundCoordinator] = {}
         self._replaced_topics = ReplacedTopics(self.metadata)
         # The ends of calls in this step, besides those of the transaction.
         self._finished: list[c.Finished] = []
@@ -229,7 +230,8 @@ class Engine:
         if error is None and (is_asking or self._flushes or self._closes or not self._is_over()):
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
-            before, ends = self._batches, self._transaction.finished if self._transaction is not None else []
+            before = self._batches
+            ends = [] if self._transaction is None else self._transaction.finished
             self._reset_producer(replace(self._options, transactional_id=call.transactional_id))
             # What this step has done before.
             self._batches.completions, self._batches.observations = before.completions, before.observations
