@@ -109,7 +109,7 @@ class ClusterLook:
             asked_topics=self.asked_topics,
         )
         found = replace(found, ends=self._list_ends(topics, found.written_topics))
-        found = self._find_hanging(found, listed)
+        found = self._look_for_hanging(found, listed)
         return replace(found, notes=tuple(self._notes), limits=tuple(self._limits))
 
     def settings_of(self, ledger_topic: str) -> DeliverySettings:
@@ -259,7 +259,7 @@ class ClusterLook:
             self._notes.append(f"not every stable offset was told: {trouble}")
         return {where: (found.stable[where], found.end[where]) for where in partitions if where in found.end}
 
-    def _find_hanging(self, facts: ClusterFacts, listed: Mapping[str, ListedId]) -> ClusterFacts:
+    def _look_for_hanging(self, facts: ClusterFacts, listed: Mapping[str, ListedId]) -> ClusterFacts:
         """Between two requests there are records of others, so it is looked twice before the leaders are asked who it
         is."""
         if self._limits or self._notes:
