@@ -24,7 +24,7 @@ but then it does nothing:
      e + 1: only this process could have. An attempt that did and failed has not given the id back.
   c. A request of A, or of the driver for A, carries e and is refused, as in step 4. But the markers of A's transaction
      carry e + 1. A coordinator that got no answer sends them again, and leaders before Kafka 4.2 take a late one for
-     the end of the new transaction. There InitProducerId is asked (`NodeSet.epochs_go_on`).
+     the end of the new transaction. There InitProducerId is asked (`NodeSet.epoch_of_end_is_safe`).
 
 An attempt that failed, was killed, or missed an answer does not give its id back: its InitProducerId may still be in
 flight, arrive in step 2 of a later batch, and abort a transaction that is decided. Such an id is never used again and

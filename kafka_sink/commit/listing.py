@@ -196,7 +196,7 @@ class ProducerMarks(CommitStep):
         for body in reply.bodies:
             self.on_body(now_ms, reply.ask, body)
         self.asks.drop_all()
-        self._marks.go_on()
+        self._marks.ask_rest()
         self.ask_first(now_ms)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:

@@ -294,7 +294,7 @@ class Preflight(DescribeTransactions):
             self.asks.repeat(now_ms, reply.ask, find_again=True)
             return
         self.asks.drop(reply.ask)
-        self.open_parts.go_on()
+        self.open_parts.ask_rest()
         if self.open_parts.missing:
             self._ask_leaders(now_ms, reply.ask.number)
         else:

@@ -158,7 +158,7 @@ class Sweep(StepChain):
 
     def ask_first(self, now_ms: int) -> None:
         self._listed_ms, self._quiet_at_ms = now_ms, now_ms + self._late_ms
-        self.go_on(now_ms)
+        self.advance(now_ms)
 
     @property
     def notes(self) -> list[str]:

@@ -326,7 +326,7 @@ class Client:
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
         verifies = not missing and (nodes.transaction_version == 2 or (is_sweeping and self._brokers_verify()))
         return TransactionSupport(
-            nodes.transaction_version, verifies, missing, nodes.fence_raises_max, nodes.epochs_go_on
+            nodes.transaction_version, verifies, missing, nodes.fence_raises_max, nodes.epoch_of_end_is_safe
         )
 
     def cluster_id(self) -> str:

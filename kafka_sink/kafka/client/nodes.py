@@ -286,7 +286,7 @@ class NodeSet:
         return 2 if self.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
     @property
-    def epochs_go_on(self) -> bool:
+    def epoch_of_end_is_safe(self) -> bool:
         """Whether a transaction may begin with the epoch that the end of the last one gave, although its markers may
         arrive twice. They have the same epoch, and in transaction version 2 leaders before Kafka 4.2 accept a late one
         as the end of the new transaction (KAFKA-19446). InitProducerId raises the epoch once more."""

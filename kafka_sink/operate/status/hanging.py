@@ -60,7 +60,7 @@ def ask_leaders(client: Client, held: Sequence[Partition]) -> OpenProducers:
             break
         for body in bodies:
             asked.on_body(body)
-        asked.go_on()
+        asked.ask_rest()
     return asked
 
 

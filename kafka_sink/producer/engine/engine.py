@@ -239,13 +239,13 @@ class Engine:
             if self._transaction is not None and self.nodes.transaction_version == 1:
                 # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced.
                 self.metadata.request_news()
-        has_begun = error is None and self._go_on(call.expected)
+        has_begun = error is None and self._begin_expected(call.expected)
         self._finished.append(c.Finished(call.operation, error, has_begun))
 
-    def _go_on(self, expected: ProducerIdentity | None) -> bool:
-        if expected is None or self._transaction is None or not self.nodes.epochs_go_on:
+    def _begin_expected(self, expected: ProducerIdentity | None) -> bool:
+        if expected is None or self._transaction is None or not self.nodes.epoch_of_end_is_safe:
             return False
-        self._transaction.go_on(expected)
+        self._transaction.begin_expected(expected)
         return True
 
     def _on_transaction_call(self, call: c.TransactionCall) -> None:
@@ -260,7 +260,10 @@ class Engine:
         elif isinstance(call, c.ResumeTransaction):
             transaction.resume(call.operation, call.receipt)
         elif call.event is TransactionEvent.BEGIN:
-            transaction.begin(call.operation, self.nodes.transaction_version, goes_on=self.nodes.epochs_go_on)
+            nodes = self.nodes
+            transaction.begin(
+                call.operation, nodes.transaction_version, epoch_of_end_is_safe=nodes.epoch_of_end_is_safe
+            )
         else:
             transaction.start(call.operation, call.event)
 
