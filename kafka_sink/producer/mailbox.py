@@ -4,8 +4,8 @@ To the sender: calls of the application, in the order posted. From the sender: r
 freed by finished batches, and the published state of the engine (cluster view, refusal), replaced as a whole when it
 changes. Whoever waits has a bell, which rings at any change; then it checks its own condition.
 
-Attributes are written under the lock and may be read without it: each is replaced as a whole, so a reader sees at worst
-an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
+Attributes that change together are written under the lock; single flags may be set without it. All may be read without
+it: each is replaced as a whole, so a reader sees at worst an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
 appender's lock first.
 
 A signal handler or a finalizer may interrupt a thread that holds one of the producer's locks, and call the producer
@@ -13,8 +13,9 @@ again. It would wait for a lock held by its own thread, or for the sender, which
 reentrant, and code that may block, or must not see a half-done change, first checks whether its own thread holds one
 (`refuse_reentry`).
 
-A handler that raises (Ctrl-C) can end any call of a function, and nothing else. So the locks are Python's own, taken by
-`with`: it would keep one of `threading.Condition`, whose methods are functions.
+A handler that raises (Ctrl-C) can break off any function that is written in Python, but no single step of C. So the
+locks are plain ones of `threading`, taken by `with`. The methods of `threading.Condition` are written in Python: after
+an interrupt inside one of them its lock could stay held.
 """
 
 from __future__ import annotations
@@ -89,15 +90,15 @@ class Mailbox:
         self.clock = clock
         self.wake = wake
         self.lock = threading.RLock()
-        # All of the producer that the sender may need: whoever holds one must not wait for it.
+        # Every lock of the producer that the sender takes: whoever holds one must not wait for the sender.
         self.locks: tuple[threading.RLock, ...] = (self.lock,)
-        # Of the threads that wait: a lock that its thread tries to take twice, released at any change.
+        # One for each thread that waits: a lock that it takes a second time, and that any change releases.
         self.bells: set[threading.Lock] = set()
         # Incremented at every change.
         self.change_count = 0
         self.sender_ident: int | None = None
-        # Its thread is over, and has not told everybody if memory ran out while it ended: whoever waits makes up for
-        # that. A flag, as a signal may make Python's own take a living thread for a dead one.
+        # The sender's thread is over. If memory ran out while it ended, it has not told everybody: whoever waits makes
+        # up for that. A flag of our own, as after a signal `Thread.is_alive` may call a living thread dead.
         self.is_sender_gone = False
         self.end_for_sender: Callable[[], None] = lambda: None
         self.is_forked = False
