@@ -283,6 +283,7 @@ class Appender:
             return 0
         if self.oldest_ms is None:
             return None
+        # The usual case without a call, as this is asked twice in every turn (tests/integration/test_calls.py).
         return self.oldest_ms + (self._linger_ms if backlog < BACKLOG_MAX else self._linger_now_ms(backlog))
 
     def _linger_now_ms(self, backlog: int) -> int:

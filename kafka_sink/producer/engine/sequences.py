@@ -174,6 +174,7 @@ class Sequences:
             self._known_at.add(batch.topic_partition)
         last = (batch.base_sequence + batch.record_count - 1) % SEQUENCE_MODULUS
         before = partition.last_acked_sequence
+        # The usual case is seen without a call, as this is done for every batch (tests/integration/test_calls.py).
         if last == before + batch.record_count or _is_later(last, before):
             partition.last_acked_sequence = last
 
