@@ -85,7 +85,7 @@ class Assembler(Generic[B]):
     ) -> None:
         """`new_batch` makes the object for a closed batch.
 
-        `open_bytes_max`: limit for all open batches together, above which none may be larger than `batch_bytes_max`.
+        `open_bytes_max`: shared evenly by all open batches; none gets less than `batch_bytes_max`.
         """
         self._new_batch = new_batch
         self._batch_bytes_max = min(batch_bytes_max, request_bytes_max)

@@ -5,8 +5,8 @@ broker is known: at the start, and after `rebootstrap`. If a broker has the same
 over. There is one connection per node; requests whose order does not matter may use further ones (`pick_lane`), each a
 node of its own for the same broker.
 
-It must not know what requests mean, nor when a connection is needed: callers use `connect`. It decides when a
-connection is closed, but never to retry a request.
+It must not know what requests mean, nor when a connection is needed: callers say so (`prepare`, `prepare_any`,
+`prepare_lane`, `connect`). It decides when a connection is closed, but never to retry a request.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NodeSet:
         # Further connections to brokers. Once the login of one was refused none is opened until another login succeeds.
         self._lanes: dict[int, Node] = {}
         self._has_lanes = True
-        # Also for metrics of the owner.
+        # By connection id. The owner reads it, too, for its metrics.
         self.by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self.answers: list[Answer] = []

@@ -12,8 +12,8 @@ A step has a fixed order, so that each part sees the results of those before it:
  8  metadata          if something above found it stale
  9  results           flushes and closes that ended
 
-Only the sender thread calls it. What other threads may read (`cluster`, `refusal`, `queue_loads`) is published by the
-sender (producer/sender.py) after each step.
+Only the sender thread calls it. What other threads may read is published by the sender (producer/sender.py): `cluster`
+and `refusal` after each step, `queue_loads` once, as it is the engine's own dictionary.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Engine:
         # The ends of calls in this step, besides those of the transaction.
         self._finished: list[c.Finished] = []
         self._reset_producer(options)
-        # With the number of the last batch that it waits for.
+        # Flushes under way, each with the number of the last batch that it waits for.
         self._flushes: list[tuple[c.PendingOperation, int]] = []
         self._closes: list[c.PendingOperation] = []
         # Why nothing is accepted or sent any more.
@@ -87,9 +87,9 @@ class Engine:
             self._transaction,
             self.queue_loads,
         )
-        # Of the metadata: what earlier ones say of topic ids may be from before this producer.
+        # The first metadata refresh of this producer: topic ids from earlier ones may be outdated.
         self._first_refresh = self.metadata.next_number
-        # The one that shows whether partitions of a transaction to be aborted have leaders.
+        # The refresh that shows whether the partitions of a transaction to be aborted have leaders.
         self._refresh_before_end: int | None = None
 
     # ---- published by the sender ----
