@@ -5,8 +5,8 @@ freed by finished batches, and the published state of the engine (cluster view, 
 changes. Whoever waits has a bell, which rings at any change; then it checks its own condition.
 
 Attributes that change together are written under the lock; single flags may be set without it. All may be read without
-it: each is replaced as a whole, so a reader sees at worst an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
-appender's lock first.
+it: each is replaced as a whole, so a reader sees at worst an old value. The lock is held for bookkeeping only, never
+during a system call, user code or encoding. Lock order: the appender's lock first.
 
 A signal handler or a finalizer may interrupt a thread that holds one of the producer's locks, and call the producer
 again. It would wait for a lock held by its own thread, or for the sender, which waits for that lock. So they are
