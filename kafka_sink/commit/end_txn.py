@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
+from kafka_sink.commit.describe_transactions import described_partitions
 from kafka_sink.commit.ledger import TransactionEntry, TransactionOutcome
 from kafka_sink.commit.log_scan import (
     EARLIEST,
@@ -37,7 +38,6 @@ from kafka_sink.commit.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.commit.messages import NAMED_MAX
-from kafka_sink.commit.preflight import described_partitions
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN

@@ -50,6 +50,7 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.wire.transaction_states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.options import ProducerOptions
 
 # Ids dropped beyond these limits expire at the brokers. Sinks that write in one application:
@@ -57,7 +58,7 @@ SINKS_MAX = 64
 # Tasks of one batch that run in one process, one after the other.
 IDENTITIES_PER_SINK_MAX = 10_000
 # States in which the outcome is certain and InitProducerId cannot change it.
-OVER = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+OVER = (PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 # Of a transaction whose next one may have the epoch after it. Two below the last epoch that brokers assign, since a
 # time-out raises it, too.
 EPOCH_MAX = 32_764

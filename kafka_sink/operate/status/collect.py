@@ -22,6 +22,7 @@ from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TRANSACTION_LOG
 from kafka_sink.commit.command_texts import BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
+from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
@@ -29,7 +30,6 @@ from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds, list_body
 from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.open_decisions import judge_open
-from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.commits import NO_LEDGER
