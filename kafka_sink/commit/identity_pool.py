@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
-from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX, ProducerIdentity
 from kafka_sink.kafka.wire.transaction_states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.options import ProducerOptions
 
@@ -61,7 +61,7 @@ IDENTITIES_PER_SINK_MAX = 10_000
 OVER = (PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 # Of a transaction whose next one may have the epoch after it. Two below the last epoch that brokers assign, since a
 # time-out raises it, too.
-EPOCH_MAX = 32_764
+EPOCH_MAX = PRODUCER_EPOCH_MAX - 2
 
 
 class Last(NamedTuple):

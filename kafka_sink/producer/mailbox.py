@@ -30,15 +30,12 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeo
 from kafka_sink.formats.records.batch import Share
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.cluster import ClusterView
-from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.clock import WAIT_PIECE_S, Clock
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.commands import Call, Failed, OperationCall, PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
-# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
-# only at the end of the wait.
-WAIT_S_MAX = 1.0
-CLOSE, COMMIT, CLOSED = "close()", "commit_transaction()", "the producer is closed"
+CLOSE, COMMIT = "close()", "commit_transaction()"
 FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "
     "Make a producer in the child process"
@@ -192,7 +189,7 @@ class Mailbox:
                 if self.is_sender_gone:
                     self._end_waiting(is_over)
                     break
-                wait_s = WAIT_S_MAX
+                wait_s = WAIT_PIECE_S
                 if deadline_ms is not None:
                     wait_s = min(wait_s, (deadline_ms - self.clock.monotonic_ms()) / 1000)
                     if wait_s <= 0:
@@ -255,7 +252,7 @@ class Mailbox:
         """From now on nothing is accepted."""
         with self.lock:
             self.is_closing = True
-            self.refusal = self.broken or LocalProtocolError(CLOSED)
+            self.refusal = self.broken or LocalProtocolError(failure.CLOSED)
             self.notify_change()
 
     def break_down(self, error: KafkaSinkError) -> None:

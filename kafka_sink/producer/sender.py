@@ -35,9 +35,10 @@ from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.engine import Engine
+from kafka_sink.producer.engine.failure import CLOSED
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import run_callback
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
+from kafka_sink.producer.mailbox import CLOSE, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.thread_log import log
 

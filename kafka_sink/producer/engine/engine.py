@@ -35,6 +35,7 @@ from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.batch_sender import BatchSender
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import CoordinatorRequest
+from kafka_sink.producer.engine.failure import CLOSED
 from kafka_sink.producer.engine.produce_request import ProduceRequest
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity, TopicPartition
 from kafka_sink.producer.engine.producer_id import ProducerIdSource
@@ -104,7 +105,7 @@ class Engine:
         if self._end is not None:
             return self._end
         if self._closes:
-            return LocalProtocolError("the producer is closed")
+            return LocalProtocolError(CLOSED)
         return None if self._transaction is None else self._transaction.refusal
 
     @property
@@ -251,9 +252,7 @@ class Engine:
     def _on_transaction_call(self, call: c.TransactionCall) -> None:
         transaction = self._transaction
         if self._end is not None or self._closes or transaction is None:
-            error = self._end or LocalProtocolError(
-                "the producer is closed" if self._closes else "this producer has no transactional.id"
-            )
+            error = self._end or LocalProtocolError(CLOSED if self._closes else "this producer has no transactional.id")
             self._finished.append(c.Finished(call.operation, error))
         elif isinstance(call, c.SendOffsets):
             transaction.send_offsets(call)
@@ -404,7 +403,7 @@ class Engine:
             self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():
             self._finished.extend(c.Finished(operation) for operation in self._closes)
-            self._end = self._end or LocalProtocolError("the producer is closed")
+            self._end = self._end or LocalProtocolError(CLOSED)
             self._closes = []
         if self._end is not None:
             self.nodes.close_all()

@@ -38,11 +38,10 @@ from dataclasses import dataclass, field
 
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.formats.records.batch import NO_SEQUENCE
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity, TopicPartition
 
 SEQUENCE_MODULUS = 2**31
-# One below the maximum: brokers reserve 32767 for fencing, so a producer id with this epoch is used up.
-PRODUCER_EPOCH_MAX = 32766
 # How many batches a broker remembers per producer and partition.
 BATCHES_REMEMBERED = 5
 
@@ -120,10 +119,6 @@ class Sequences:
         if partition.is_unresolved:
             return partition.unacked[0] is batch
         return batch.base_sequence == sequence_after(partition.last_acked_sequence, 1)
-
-    def is_unresolved(self, topic_partition: TopicPartition) -> bool:
-        partition = self._partitions.get(topic_partition)
-        return partition is not None and partition.is_unresolved
 
     def settle_unresolved(self) -> tuple[TopicPartition, ...]:
         """Checks unresolved partitions in which nothing is unacknowledged; returns those that may have a gap."""
