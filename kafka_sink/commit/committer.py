@@ -475,6 +475,11 @@ class Committer:
 
     # ---- C5 ----
 
+    def _record_choice(self, now_ms: int, record: LedgerRecord | None) -> None:
+        """Of an operator, or that a batch without rows was seen."""
+        assert record is not None
+        self._write(now_ms, Phase.RECORDING, record)
+
     def _on_recorded(self, now_ms: int, step: LedgerWrite) -> None:
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._may_look_again(step):
@@ -566,11 +571,6 @@ class Committer:
     def _late_courtesy(self, now_ms: int, step: CommitStep) -> None:
         self._notes.append(f"{self.phase.value} took too long and was left: {step.last_trouble or 'no answer'}")
         PHASES[self.phase].finished(self, now_ms, step)
-
-    def _record_choice(self, now_ms: int, record: LedgerRecord | None) -> None:
-        """Of an operator, or that a batch without rows was seen."""
-        assert record is not None
-        self._write(now_ms, Phase.RECORDING, record)
 
 
 Handler = Callable[[Committer, int, Any], None]
