@@ -134,7 +134,7 @@ class Metadata:
         self._unchanged_answers = 0
         return self._wanted_number
 
-    def is_just_learnt(self, now_ms: int) -> bool:
+    def is_just_asked(self, now_ms: int) -> bool:
         """Nothing contradicts the view, and it was asked for within the shortest wait between two requests: a new
         request would only cost time."""
         return not self._is_doubted and now_ms < self._answered_asked_ms + self._options.retry_backoff_ms
