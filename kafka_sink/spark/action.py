@@ -31,7 +31,7 @@ from pyspark import InheritableThread
 
 from kafka_sink.kafka.io.clock import WAIT_PIECE_S
 from kafka_sink.spark.shown_secrets import is_of_connect
-from kafka_sink.spark.task_context import RUN_ID
+from kafka_sink.spark.task_context import JOB_GROUP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -72,9 +72,9 @@ def job_name(session: Any) -> JobName | None:
         owner, names = session.sparkContext, ("addJobTag", "removeJobTag", "cancelJobsWithTag")
     if all(hasattr(owner, each) for each in names):
         return JobName(*(partial(getattr(owner, each), tag) for each in names))
-    if is_of_connect(session) or owner.getLocalProperty(RUN_ID):
+    if is_of_connect(session) or owner.getLocalProperty(JOB_GROUP):
         return None
-    set_group = partial(owner.setLocalProperty, RUN_ID)
+    set_group = partial(owner.setLocalProperty, JOB_GROUP)
     return JobName(partial(set_group, tag), partial(set_group, None), partial(owner.cancelJobGroup, tag))
 
 
