@@ -23,7 +23,7 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.task_context import BATCH_ID, JOB_GROUP, QUERY_ID
 from kafka_sink.testing import EmbeddedBroker
 from pyspark_pykafka_sink import DefaultSource
 from tools.foreign_reader import read_topic
@@ -117,7 +117,7 @@ def outcome(service: str, mode: Mode) -> str:
 
 def _write(mode: Mode, options: Mapping[str, str]) -> None:
     if mode.is_stream:
-        query = {QUERY_ID: str(uuid.uuid4()), BATCH_ID: "0", RUN_ID: str(uuid.uuid4())}
+        query = {QUERY_ID: str(uuid.uuid4()), BATCH_ID: "0", JOB_GROUP: str(uuid.uuid4())}
         located = {**options, "checkpointLocation": f"/checkpoints/{uuid.uuid4()}"}
         messages = _tasks(DefaultSource(dict(located)).streamWriter(SCHEMA, False), query)
         # Spark creates the writer of a stream again for each commit.

@@ -107,7 +107,7 @@ PARTICIPLES = frozenset(
 )
 # A method that is named as a question, and a property, must not change its object.
 QUESTION = re.compile(
-    r"_?(is|are|was|were|has|have|can|may|might|must|should|needs?|uses|waits|wants|accepts|survives)_"
+    r"_?(is|are|was|were|has|have|can|may|might|must|should|needs?|uses|waits|wants|accepts|survives|leaves|find|without)_"
 )
 CHANGING_CALLS = frozenset(
     {"add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft"}

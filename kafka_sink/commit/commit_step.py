@@ -199,7 +199,7 @@ class StepChain(CommitStep):
 
     def ask_first(self, now_ms: int) -> None:
         self.current.begin(now_ms)
-        self.go_on(now_ms)
+        self.advance(now_ms)
 
     @abstractmethod
     def after(self, now_ms: int, finished: CommitStep) -> CommitStep | None:
@@ -207,9 +207,9 @@ class StepChain(CommitStep):
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
         self.current.on_reply(now_ms, reply)
-        self.go_on(now_ms)
+        self.advance(now_ms)
 
-    def go_on(self, now_ms: int) -> None:
+    def advance(self, now_ms: int) -> None:
         while self.current.is_finished:
             following = self.after(now_ms, self.current)
             if following is None:

@@ -71,10 +71,10 @@ class Committer:
         assert job.key is None or session.line == line_of(session.sink_id, job.key), "a session is of one line"
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
-        known = (session.sink_id, self._key, session.run, self._summary)
         self._batch = batch_at_hand(
-            *known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label, manifest=job.manifest
-        )
+            session.sink_id, self._key, session.run, self._summary,
+            wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label, manifest=job.manifest,
+        )  # fmt: skip
         self._current: CommitStep | None = None
         # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
@@ -179,8 +179,9 @@ class Committer:
 
     def _judge(self, now_ms: int) -> None:
         assert self._ledger is not None
-        known = (self._settings, self._ledger, self._batch)
-        found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
+        found = next_step(
+            self._job, self._session, self._settings, self._ledger, self._batch, is_remembered=self._is_remembered
+        )
         if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
         elif self._has_committed and (found.conclusion is Conclusion.ALREADY_DELIVERED or self._is_over_for_a_write()):
@@ -299,8 +300,9 @@ class Committer:
         self._end_transactions(now_ms, record)
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
-        known = (self._settings, record.transactions, record.entries, self._receipts)
-        self._current = CommitTransactions(*known, are_leaders_known=are_leaders_known).begin(now_ms)
+        self._current = CommitTransactions(
+            self._settings, record.transactions, record.entries, self._receipts, are_leaders_known=are_leaders_known
+        ).begin(now_ms)
 
     def _on_finished(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None and self._ledger is not None
@@ -320,7 +322,7 @@ class Committer:
             else:
                 self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, step.reason))
             return
-        closing, self._outcomes = record.with_outcomes(step.outcomes, self._job.wall_ms), outcomes
+        closing, self._outcomes = record.with_outcomes(outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
             self._write(now_ms, Phase.CLOSING, closing)
             return
@@ -473,6 +475,11 @@ class Committer:
 
     # ---- C5 ----
 
+    def _record_choice(self, now_ms: int, record: LedgerRecord | None) -> None:
+        """Of an operator, or that a batch without rows was seen."""
+        assert record is not None
+        self._write(now_ms, Phase.RECORDING, record)
+
     def _on_recorded(self, now_ms: int, step: LedgerWrite) -> None:
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._may_look_again(step):
@@ -536,7 +543,8 @@ class Committer:
         decided = [] if self._listing is None or self._record is None else [self._record]
         # User code that catches a commit's error goes on: this batch is aborted, and the one before is not finished.
         decided += [] if self._ledger is None else self._ledger.newest_of(Kind.INTENT)
-        decided_ids, self._listing = {one.transactional_id for each in decided for one in each.transactions}, None
+        decided_ids = {one.transactional_id for each in decided for one in each.transactions}
+        self._listing = None
         rule = sweep_rule(self._session, self._previous(), self._job)
         self._current = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms).begin(now_ms)
 
@@ -563,11 +571,6 @@ class Committer:
     def _late_courtesy(self, now_ms: int, step: CommitStep) -> None:
         self._notes.append(f"{self.phase.value} took too long and was left: {step.last_trouble or 'no answer'}")
         PHASES[self.phase].finished(self, now_ms, step)
-
-    def _record_choice(self, now_ms: int, record: LedgerRecord | None) -> None:
-        """Of an operator, or that a batch without rows was seen."""
-        assert record is not None
-        self._write(now_ms, Phase.RECORDING, record)
 
 
 Handler = Callable[[Committer, int, Any], None]

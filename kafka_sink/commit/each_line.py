@@ -12,12 +12,13 @@ from typing import Any
 
 from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import Line, TaskIdentity, code_of_run, parse_task_identity
 from kafka_sink.commit.ledger import line_of_key
 from kafka_sink.commit.listing import LedgerListing, NotAnswered, TransactionListing
-from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.takeover import StopRuns
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 
 # Makes a state machine that begins at this time.
 Begin = Callable[[int], Any]

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
+from kafka_sink.commit.describe_transactions import described_partitions
 from kafka_sink.commit.ledger import TransactionEntry, TransactionOutcome
 from kafka_sink.commit.log_scan import (
     EARLIEST,
@@ -37,7 +38,6 @@ from kafka_sink.commit.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.commit.messages import NAMED_MAX
-from kafka_sink.commit.preflight import described_partitions
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
@@ -116,8 +116,8 @@ class DecidedTransaction:
     def log(self) -> Leader:
         return Leader(self.witness.topic, self.witness.partition)
 
-    def find_outcome(self, records: bytes, fence_raises_max: int) -> TransactionOutcome | None:
-        """Searches on in these records."""
+    def search(self, records: bytes, fence_raises_max: int) -> TransactionOutcome | None:
+        """Goes on with these records; the outcome, if a marker in them tells it."""
         for raw in raw_batches(records):
             if raw.next_offset <= self.search_offset:
                 continue
@@ -305,7 +305,7 @@ class CommitTransactions(CommitStep):
         if self.refuse_or_repeat(now_ms, ask, answer.error_code):
             return
         before = one.search_offset
-        outcome = one.find_outcome(answer.records, self.settings.fence_raises_max)
+        outcome = one.search(answer.records, self.settings.fence_raises_max)
         if outcome is not None:
             self._settle(ask, outcome)
         elif one.search_offset > before:

@@ -24,7 +24,7 @@ but then it does nothing:
      e + 1: only this process could have. An attempt that did and failed has not given the id back.
   c. A request of A, or of the driver for A, carries e and is refused, as in step 4. But the markers of A's transaction
      carry e + 1. A coordinator that got no answer sends them again, and leaders before Kafka 4.2 take a late one for
-     the end of the new transaction. There InitProducerId is asked (`NodeSet.epochs_go_on`).
+     the end of the new transaction. There InitProducerId is asked (`NodeSet.epoch_of_end_is_safe`).
 
 An attempt that failed, was killed, or missed an answer does not give its id back: its InitProducerId may still be in
 flight, arrive in step 2 of a later batch, and abort a transaction that is decided. Such an id is never used again and
@@ -49,7 +49,8 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
-from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX, ProducerIdentity
+from kafka_sink.kafka.wire.transaction_states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.options import ProducerOptions
 
 # Ids dropped beyond these limits expire at the brokers. Sinks that write in one application:
@@ -57,10 +58,10 @@ SINKS_MAX = 64
 # Tasks of one batch that run in one process, one after the other.
 IDENTITIES_PER_SINK_MAX = 10_000
 # States in which the outcome is certain and InitProducerId cannot change it.
-OVER = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+OVER = (PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 # Of a transaction whose next one may have the epoch after it. Two below the last epoch that brokers assign, since a
 # time-out raises it, too.
-EPOCH_MAX = 32_764
+EPOCH_MAX = PRODUCER_EPOCH_MAX - 2
 
 
 class Last(NamedTuple):

@@ -27,6 +27,15 @@ unknown. An intent is then treated as decided, because the opposite could duplic
 again. `Committer` makes sure that there was such a fence (an open record could still be aborted, and the ledger would
 not contain what was believed), and checks the outcome of the intent's transactions.
 
+An example, with one ledger key:
+
+ 0  intent of batch 7   epoch 3
+ 1  commit marker       epoch 4   so record 0 was written: batch 7 is decided
+ 2  done, batch 7       epoch 4
+ 3  abort marker        epoch 5   so record 2 was not: batch 7 is still open
+ 4  done, batch 7       epoch 6   no marker below the claim: it was lost. Batch 7 has ended all the same
+ 5  claim                         nothing after it is read
+
 A null value (set_aside.py) deletes the earlier records of its key, as compaction does.
 
 A record under a ledger key that was written without a transaction is not of a sink: another program wrote it, or a tool
@@ -99,8 +108,9 @@ class Found(NamedTuple):
     is_plain: bool = False
 
 
-# By ledger key: the newest record; offsets and values of all that have no marker.
+# By ledger key: the newest record.
 Newest = Mapping[str, Found]
+# By ledger key: offsets and values of all records that have no marker.
 Unmarked = Mapping[str, list[tuple[int, bytes]]]
 # Represents a null value; no record begins with this byte.
 ERASED = b"\0"
@@ -167,10 +177,11 @@ class LedgerRead(CommitStep):
         # All markers of transactions that have ended below the first one are looked for; for the second one, they were.
         self._sought_offset = self._ended_offset = -1
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
-        # By producer id and epoch: records that wait for their marker. By ledger key: the newest.
+        # By producer id and epoch: offset, ledger key and value of the records that wait for their marker.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
+        # By ledger key: the newest record so far.
         self._newest: dict[str, Found] = {}
-        # Later records without a marker, if this read has no claim.
+        # By ledger key: later records without a marker, if this read has no claim.
         self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
         self._has_too_many = False
@@ -309,8 +320,10 @@ class LedgerRead(CommitStep):
 
     def _is_own(self, ledger_key: str) -> bool:
         sink_id = ledger_key.partition("/")[0]
-        if not self._sink_id or (self._is_planning and is_nameless(ledger_key)):
-            return self._is_planning and is_nameless(ledger_key)
+        if self._is_planning and is_nameless(ledger_key):
+            return True
+        if not self._sink_id:  # a write without a label is planned, and its sink has no id yet
+            return False
         if self._is_of_name:
             return belongs_to(sink_id, self._sink_id)
         return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
@@ -412,16 +425,7 @@ class LedgerRead(CommitStep):
         ended = self._ended_keys() if self._is_of_name else ()
         newest = {key: self._decode(key, one) for key, one in found.items() if key not in ended}
         settled = dict(newest)
-        doubtful = set()
-        for key, found_unmarked in unmarked.items():
-            for offset, record in self._decode_believed(key, found_unmarked):
-                if key not in doubtful:
-                    newest[key] = record
-                self.unmarked_offset = max(self.unmarked_offset, offset)
-                if record.kind is not Kind.INTENT:
-                    settled[key] = record
-                    break
-                doubtful.add(key)
+        doubtful = self._believe_unmarked(unmarked, newest, settled)
         older_key = self._older_key(newest)
         if older_key is None:
             newest.pop(self._named_sink_id, None)
@@ -442,6 +446,23 @@ class LedgerRead(CommitStep):
             elsewhere=self._elsewhere,
             chunks=chunks,
         )
+
+    def _believe_unmarked(
+        self, unmarked: Unmarked, newest: dict[str, LedgerRecord], settled: dict[str, LedgerRecord]
+    ) -> set[str]:
+        """Takes the records without a marker over into `newest`, and those that tell an end into `settled`. Returns the
+        keys whose newest record is an intent that may have been decided."""
+        doubtful: set[str] = set()
+        for key, listed in unmarked.items():
+            for offset, record in self._decode_believed(key, listed):
+                if key not in doubtful:
+                    newest[key] = record
+                self.unmarked_offset = max(self.unmarked_offset, offset)
+                if record.kind is not Kind.INTENT:
+                    settled[key] = record
+                    break
+                doubtful.add(key)
+        return doubtful
 
     def _chunks_of_line(self, found: Newest) -> Iterator[str]:
         """Each chunk is a line of its own. But the whole must not be written beside them."""

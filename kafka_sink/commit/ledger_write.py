@@ -222,7 +222,7 @@ class LedgerWrite(CommitStep):
         self._end_is_in_doubt |= reply.ask.purpose == END and reply.kind is ReplyKind.LOST
         if reply.ask.purpose == WRITE_MANIFEST:
             self.note_topic(now_ms, is_gone=reply.error is not None and reply.error.entry is TOPIC_UNKNOWN)
-            if self._leaves_manifest_out(now_ms):
+            if self._leave_manifest_out_if_gone(now_ms):
                 self._on_appended(now_ms, reply.ask)
                 return
         super().on_lost(now_ms, reply)
@@ -273,7 +273,7 @@ class LedgerWrite(CommitStep):
             (number for number in codes if number not in (0, OPERATION_NOT_ATTEMPTED)), max(codes, default=0)
         )
         self.note_topic(now_ms, is_gone=self._is_only_manifest_unknown(body))
-        if self._leaves_manifest_out(now_ms):
+        if self._leave_manifest_out_if_gone(now_ms):
             self.asks.drop(ask)
             self._ask_add(now_ms)
         elif not self.refuse_or_repeat(now_ms, ask, error_code):
@@ -289,7 +289,7 @@ class LedgerWrite(CommitStep):
         }
         return self.record.manifest is not None and unknown == {self.record.manifest.topic}
 
-    def _leaves_manifest_out(self, now_ms: int) -> bool:
+    def _leave_manifest_out_if_gone(self, now_ms: int) -> bool:
         """For good, so after as long a time as a batch is given up that may be lost."""
         manifest, gone_ms = self.record.manifest, self.settings.short_log_ms
         if manifest is None or not self.is_gone_for_good(now_ms, gone_ms):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
+from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.identity import belongs_to, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import origin_of
@@ -22,7 +23,6 @@ from kafka_sink.commit.log_scan import (
     offsets_body,
 )
 from kafka_sink.commit.open_parts import ProducerQuestion
-from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE, NOT_HAD
@@ -31,13 +31,14 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
+from kafka_sink.kafka.wire.transaction_states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 
 LIST = "list transactions"
 ENDS, STABLE = "log ends", "stable offsets"
 MARKS = "describe producers"
 # Of all sinks: anybody may have written a topic that looks like a ledger.
 HELD_BYTES_MAX = 256 * 1024 * 1024
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+OPEN_STATES = (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
 
 
 class NotAnswered(KafkaSinkError):
@@ -196,7 +197,7 @@ class ProducerMarks(CommitStep):
         for body in reply.bodies:
             self.on_body(now_ms, reply.ask, body)
         self.asks.drop_all()
-        self._marks.go_on()
+        self._marks.ask_rest()
         self.ask_first(now_ms)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.errors.table import commits
 from kafka_sink.errors.table.entry import ErrorEntry
 
-# At most this many slots or topics are named; the rest is only counted.
+# At most this many entries of a list are named; the rest is only counted.
 NAMED_MAX = 10
 # A text is read whenever somebody comes.
 _LATER = "After that the same command finds out whether rows are missing"

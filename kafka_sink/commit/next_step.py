@@ -97,27 +97,36 @@ def next_step(
         successor = session.successor(ledger)
         if successor is not None:
             return _fail(messages.fenced_error(settings.commands, batch, f"its run {successor} has claimed the ledger"))
+        # A driver that was replaced can decide nothing any more and must not fence its successor.
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
             return NextStep(Phase.FENCING)
         found = _judge_commit(job, settings, ledger, batch)
-        is_going_on = found.phase in (Phase.CHECKING, Phase.RECORDING)
         if is_remembered:
-            return found if is_going_on else NextStep(Phase.FENCING)
-        is_known = not job.key.is_label and ledger.find(job.key) is not None
-        is_forgotten = settings.accept_unknown_sink and is_known and not found.note
-        return replace(found, note=messages.STILL_ACCEPTED) if is_forgotten else found
+            return found if found.phase in (Phase.CHECKING, Phase.RECORDING) else NextStep(Phase.FENCING)
+        return _remind_of_option(found, job.key, settings, ledger)
     if job.operation is DriverOperation.ABORT:
-        assert job.key is not None
-        if is_decided(ledger, job.key, session.run) or (not job.key.is_named and is_closed(ledger, job.key)):
-            return _abort_decided(job, ledger, is_fenced=is_fenced)
-        # A driver that was replaced can decide nothing any more and must not fence its successor.
-        is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
-        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED) if is_settled else NextStep(Phase.FENCING)
+        return _judge_abort(job, session, ledger, is_fenced=is_fenced)
     if job.operation is not DriverOperation.RECOVER and not is_fenced:
         return NextStep(Phase.FENCING)  # an operator's command that was fenced in between
     if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
         return _judge_choice(job, ledger, settings)
     return _judge_open(job, settings, ledger)
+
+
+def _remind_of_option(found: NextStep, key: BatchKey, settings: DeliverySettings, ledger: LedgerState) -> NextStep:
+    """ledger.accept.new.sink is for the first batch of a stream; later it hides mistakes."""
+    is_known = not key.is_label and ledger.find(key) is not None
+    is_superfluous = settings.accept_unknown_sink and is_known and not found.note
+    return replace(found, note=messages.STILL_ACCEPTED) if is_superfluous else found
+
+
+def _judge_abort(job: Job, session: DriverSession, ledger: LedgerState, *, is_fenced: bool) -> NextStep:
+    assert job.key is not None
+    if is_decided(ledger, job.key, session.run) or (not job.key.is_named and is_closed(ledger, job.key)):
+        return _abort_decided(job, ledger, is_fenced=is_fenced)
+    # As for a commit: a driver that was replaced does not fence.
+    is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
+    return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED) if is_settled else NextStep(Phase.FENCING)
 
 
 def _abort_decided(job: Job, ledger: LedgerState, *, is_fenced: bool) -> NextStep:
@@ -145,8 +154,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.superseded_error(settings.commands, batch, newest))
         if _is_later(newest.key, batch.key):
             return _fail(messages.rolled_back_error(batch, newest))
-    for record in ledger.newest_of(Kind.INTENT):
-        return NextStep(Phase.FINISHING, record)
+    intents = ledger.newest_of(Kind.INTENT)
+    if intents:
+        return NextStep(Phase.FINISHING, intents[0])
     begun = [each for each in map(division_of, ledger.chunks) if each and each.batch_id == batch.key.batch_id]
     if begun:
         return _fail(messages.divided_error(batch, begun[0], begun.count(begun[0])))
@@ -220,9 +230,7 @@ def _judge_open(job: Job, settings: DeliverySettings, ledger: LedgerState) -> Ne
             return _fail(messages.lost_error(settings.commands, record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
         return NextStep(Phase.SWEEPING)
-    for record in ledger.others:
-        return NextStep(Phase.FINISHING, record)
-    return NextStep(Phase.ENDED)
+    return NextStep(Phase.FINISHING, ledger.others[0]) if ledger.others else NextStep(Phase.ENDED)
 
 
 def _fail(error: KafkaSinkError) -> NextStep:

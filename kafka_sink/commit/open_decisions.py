@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from kafka_sink.commit import messages
+from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.ledger import LedgerRecord
-from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.frozen import frozen
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
+from kafka_sink.kafka.wire.transaction_states import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
 
-COMMITTED_STATES = ("PrepareCommit", "CompleteCommit")
+COMMITTED_STATES = (PREPARE_COMMIT, COMPLETE_COMMIT)
 FOLLOWING_STATES = (ONGOING, *COMMITTED_STATES)
-# Of a producer id: brokers need one more to end its transaction.
-LAST_EPOCH = 32_766
 
 
 class Standing(Enum):
@@ -84,9 +84,9 @@ def _is_committed(transaction: PreparedTransaction, state: TransactionDescriptio
 def _has_used_up_its_epochs(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
     """The commit of the last epoch gives another producer id, with its first epoch. In transaction version 2 no other
     commit leaves that one."""
-    is_last = transaction.transaction_version == 2 and transaction.producer_epoch == LAST_EPOCH
+    is_last = transaction.transaction_version == 2 and transaction.producer_epoch == PRODUCER_EPOCH_MAX
     is_new = state.producer_id != transaction.producer_id and state.producer_epoch == 0
-    return is_last and is_new and state.state == "CompleteCommit"
+    return is_last and is_new and state.state == COMPLETE_COMMIT
 
 
 def _is_followed(transaction: PreparedTransaction, state: TransactionDescription) -> bool:

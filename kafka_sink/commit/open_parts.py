@@ -69,8 +69,8 @@ class ProducerQuestion:
         asked = [{"name": topic, "partition_indexes": found} for topic, found in indexes.items()]
         return Leaders(tuple(self.missing)), {"topics": asked}
 
-    def go_on(self) -> None:
-        """After the sample: the rest is missing, unless there would be too much of it."""
+    def ask_rest(self) -> None:
+        """After the sample: the rest is to be asked, unless there would be too much of it."""
         later, self._later = self._later, {}
         sizes = Counter(topic for topic, _ in later)
         if sum(sizes[topic] * self._told[topic] for topic in sizes) > PRODUCERS_ASKED_MAX:

@@ -55,8 +55,8 @@ class DeliverySettings:
     # By how much a fence or a time-out may raise the epoch of the transaction that it aborts. 2 with Kafka 4.0.0
     # (KAFKA-19367).
     fence_raises_max: int = 1
-    # A transaction may begin with the epoch that the end of the last one gave (`NodeSet.epochs_go_on`).
-    epochs_go_on: bool = True
+    # A transaction may begin with the epoch that the end of the last one gave (`NodeSet.epoch_of_end_is_safe`).
+    epoch_of_end_is_safe: bool = True
     # Brokers reject a record that arrives after the end of its transaction; see sweep.py.
     brokers_verify: bool = True
     # Time a transaction must have left at the decision; a restart of the query must fit into it.
@@ -89,7 +89,7 @@ class DeliverySettings:
     @property
     def begins_with_new_epoch(self) -> bool:
         """A transaction of the driver, after another one. Else a late request or marker of that one could end it."""
-        return self.transaction_version == 1 or not self.epochs_go_on
+        return self.transaction_version == 1 or not self.epoch_of_end_is_safe
 
     @property
     def ledger(self) -> Leader:

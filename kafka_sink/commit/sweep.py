@@ -31,15 +31,16 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
+from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.end_txn import AbortTransactions
 from kafka_sink.commit.identity import code_of_run, parse_task_identity
 from kafka_sink.commit.ledger import UNKNOWN_TIME, Kind, LedgerRecord
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.messages import NAMED_MAX
-from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.frozen import frozen
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 
 # Reported once per process, because it does not change.
 NOT_VERIFIED = (
@@ -158,7 +159,7 @@ class Sweep(StepChain):
 
     def ask_first(self, now_ms: int) -> None:
         self._listed_ms, self._quiet_at_ms = now_ms, now_ms + self._late_ms
-        self.go_on(now_ms)
+        self.advance(now_ms)
 
     @property
     def notes(self) -> list[str]:

@@ -80,7 +80,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     for rule in RULES:
         draft.attempt(rule, draft, settings)
     # Who forgot the prefix is told that, and not that the option is missing as well.
-    meant = {name: value for given, value in own.items() if (name := given.lower()) == "bootstrap.servers"}
+    meant = {name.lower(): value for name, value in own.items() if name.lower() == "bootstrap.servers"}
     producer = draft.attempt(_parse_producer_options, {**meant, **of_producer})
     formats = envelope = None
     if producer is not None:
@@ -90,13 +90,12 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         from kafka_sink.options.parse_formats import parse_format_options
 
         formats = draft.attempt(parse_format_options, of_formats, producer)
+    value_format = None if formats is None or formats.value is None else formats.value.format
     trace_column, trace_of_task = draft.values["traceparent.column"], draft.values["traceparent.task"]
     if of_envelope or trace_column is not None or trace_of_task:
         from kafka_sink.options.parse_envelope import parse_envelope_options
 
-        value_format = None if formats is None or formats.value is None else formats.value.format
         envelope = draft.attempt(parse_envelope_options, of_envelope, value_format, trace_column, trace_of_task)
-    value_format = None if formats is None or formats.value is None else formats.value.format
     draft.attempt(check_changes, draft, value_format, envelope)
     draft.raise_any("problems with the options")
     if formats is not None and draft.values["envelope"] == DEBEZIUM:

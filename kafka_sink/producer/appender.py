@@ -223,9 +223,8 @@ class Appender:
 
     def admit(self, byte_count: int, record_count: int, take: Callable[[], T], waited_ms: int = 0) -> T:
         """Runs `take` under the lock as soon as there is room and no earlier thread is waiting."""
-        pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
-        if lock._is_owned():  # type: ignore[attr-defined]
-            refuse_reentry(lock)
+        pool, mailbox = self.buffer_pool, self._mailbox
+        refuse_reentry(self.lock)
         if byte_count > pool.total_bytes:
             raise DataError(
                 f"a record that takes up to {byte_count} bytes never fits into buffer.memory={pool.total_bytes}",
@@ -284,6 +283,7 @@ class Appender:
             return 0
         if self.oldest_ms is None:
             return None
+        # The usual case without a call, as this is asked twice in every turn (tests/integration/test_calls.py).
         return self.oldest_ms + (self._linger_ms if backlog < BACKLOG_MAX else self._linger_now_ms(backlog))
 
     def _linger_now_ms(self, backlog: int) -> int:

@@ -47,6 +47,9 @@ class Extent(NamedTuple):
         return PartitionRange(first, last, self.record_count)
 
 
+NOTHING = UNKNOWN_OFFSET, UNKNOWN_OFFSET, 0, 0
+
+
 @frozen
 class ArrowMetadata:
     """`byte_count`: encoded keys, values and headers, before compression."""
@@ -66,8 +69,7 @@ class ArrowFuture:
         self._error: KafkaSinkError | None = None
         # Of any of its rows.
         self._is_ambiguous = False
-        # By topic and partition: the fields of an extent.
-        self._extents: dict[tuple[str, int], list[int]] = {}
+        self._extents: dict[tuple[str, int], tuple[int, int, int, int]] = {}
         self._callbacks: list[Callable[[ArrowFuture], object]] = []
 
     # ---- from the sender, under the mailbox's lock ----
@@ -79,15 +81,11 @@ class ArrowFuture:
             first = batch.base_offset + share.first_record
             last = first + count - 1
         unknown_count = count if first == UNKNOWN_OFFSET else 0
-        known = self._extents.get(batch.topic_partition)
-        if known is None:
-            self._extents[batch.topic_partition] = [first, last, count, unknown_count]
-        else:
-            known[2] += count
-            known[3] += unknown_count
-            if not unknown_count:
-                known[0] = first if known[0] == UNKNOWN_OFFSET or first < known[0] else known[0]
-                known[1] = last if last > known[1] else known[1]
+        before_first, before_last, before_count, before_unknown = self._extents.get(batch.topic_partition, NOTHING)
+        if before_first != UNKNOWN_OFFSET and (first == UNKNOWN_OFFSET or before_first < first):
+            first = before_first
+        totals = before_count + count, before_unknown + unknown_count
+        self._extents[batch.topic_partition] = first, max(last, before_last), *totals
         self.open_count -= count
         if not self.open_count:
             self._call_back(callbacks)

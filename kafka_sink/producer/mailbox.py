@@ -4,17 +4,18 @@ To the sender: calls of the application, in the order posted. From the sender: r
 freed by finished batches, and the published state of the engine (cluster view, refusal), replaced as a whole when it
 changes. Whoever waits has a bell, which rings at any change; then it checks its own condition.
 
-Attributes are written under the lock and may be read without it: each is replaced as a whole, so a reader sees at worst
-an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
-appender's lock first.
+Attributes that change together are written under the lock; single flags may be set without it. All may be read without
+it: each is replaced as a whole, so a reader sees at worst an old value. The lock is held for bookkeeping only, never
+during a system call, user code or encoding. Lock order: the appender's lock first.
 
 A signal handler or a finalizer may interrupt a thread that holds one of the producer's locks, and call the producer
 again. It would wait for a lock held by its own thread, or for the sender, which waits for that lock. So they are
 reentrant, and code that may block, or must not see a half-done change, first checks whether its own thread holds one
 (`refuse_reentry`).
 
-A handler that raises (Ctrl-C) can end any call of a function, and nothing else. So the locks are Python's own, taken by
-`with`: it would keep one of `threading.Condition`, whose methods are functions.
+A handler that raises (Ctrl-C) can break off any function that is written in Python, but no single step of C. So the
+locks are plain ones of `threading`, taken by `with`. The methods of `threading.Condition` are written in Python: after
+an interrupt inside one of them its lock could stay held.
 """
 
 from __future__ import annotations
@@ -29,15 +30,12 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeo
 from kafka_sink.formats.records.batch import Share
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.cluster import ClusterView
-from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.clock import WAIT_PIECE_S, Clock
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.commands import Call, Failed, OperationCall, PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
-# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
-# only at the end of the wait.
-WAIT_S_MAX = 1.0
-CLOSE, COMMIT, CLOSED = "close()", "commit_transaction()", "the producer is closed"
+CLOSE, COMMIT = "close()", "commit_transaction()"
 FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "
     "Make a producer in the child process"
@@ -89,15 +87,15 @@ class Mailbox:
         self.clock = clock
         self.wake = wake
         self.lock = threading.RLock()
-        # All of the producer that the sender may need: whoever holds one must not wait for it.
+        # Every lock of the producer that the sender takes: whoever holds one must not wait for the sender.
         self.locks: tuple[threading.RLock, ...] = (self.lock,)
-        # Of the threads that wait: a lock that its thread tries to take twice, released at any change.
+        # One for each thread that waits: a lock that it takes a second time, and that any change releases.
         self.bells: set[threading.Lock] = set()
         # Incremented at every change.
         self.change_count = 0
         self.sender_ident: int | None = None
-        # Its thread is over, and has not told everybody if memory ran out while it ended: whoever waits makes up for
-        # that. A flag, as a signal may make Python's own take a living thread for a dead one.
+        # The sender's thread is over. If memory ran out while it ended, it has not told everybody: whoever waits makes
+        # up for that. A flag of our own, as after a signal `Thread.is_alive` may call a living thread dead.
         self.is_sender_gone = False
         self.end_for_sender: Callable[[], None] = lambda: None
         self.is_forked = False
@@ -191,7 +189,7 @@ class Mailbox:
                 if self.is_sender_gone:
                     self._end_waiting(is_over)
                     break
-                wait_s = WAIT_S_MAX
+                wait_s = WAIT_PIECE_S
                 if deadline_ms is not None:
                     wait_s = min(wait_s, (deadline_ms - self.clock.monotonic_ms()) / 1000)
                     if wait_s <= 0:
@@ -254,7 +252,7 @@ class Mailbox:
         """From now on nothing is accepted."""
         with self.lock:
             self.is_closing = True
-            self.refusal = self.broken or LocalProtocolError(CLOSED)
+            self.refusal = self.broken or LocalProtocolError(failure.CLOSED)
             self.notify_change()
 
     def break_down(self, error: KafkaSinkError) -> None:

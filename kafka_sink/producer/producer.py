@@ -32,9 +32,10 @@ from kafka_sink.producer.core import Core
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.commands import ConsumerGroup, TransactionEvent, TransactionReceipt
+from kafka_sink.producer.engine.failure import CLOSED
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, COMMIT, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, COMMIT, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations

@@ -35,9 +35,10 @@ from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.engine import Engine
+from kafka_sink.producer.engine.failure import CLOSED
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import run_callback
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
+from kafka_sink.producer.mailbox import CLOSE, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.thread_log import log
 
@@ -124,7 +125,9 @@ class Sender:
         self._publish(now_ms, step.completions)
         if mailbox.callbacks:
             self._call_back()
-        return not ((calls or step.finished) and self._finish(step.finished, calls))
+        if not calls and not step.finished:
+            return True
+        return not self._finish(step.finished, calls)
 
     def _timeout_ms(self) -> int | None:
         due_ms = self._appender.next_due_ms(self._backlog)

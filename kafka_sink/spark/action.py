@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyspark import InheritableThread
 
+from kafka_sink.kafka.io.clock import WAIT_PIECE_S
 from kafka_sink.spark.shown_secrets import is_of_connect
-from kafka_sink.spark.task_context import RUN_ID
+from kafka_sink.spark.task_context import JOB_GROUP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -39,9 +40,6 @@ _LOGGER = logging.getLogger("kafka_sink")
 AGAIN_S = 0.5
 # For how long the caller waits. Spark may plan for longer.
 PATIENCE_S = 10.0
-# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
-# only when Spark has ended.
-WAIT_S = 1.0
 
 T = TypeVar("T")
 
@@ -74,9 +72,9 @@ def job_name(session: Any) -> JobName | None:
         owner, names = session.sparkContext, ("addJobTag", "removeJobTag", "cancelJobsWithTag")
     if all(hasattr(owner, each) for each in names):
         return JobName(*(partial(getattr(owner, each), tag) for each in names))
-    if is_of_connect(session) or owner.getLocalProperty(RUN_ID):
+    if is_of_connect(session) or owner.getLocalProperty(JOB_GROUP):
         return None
-    set_group = partial(owner.setLocalProperty, RUN_ID)
+    set_group = partial(owner.setLocalProperty, JOB_GROUP)
     return JobName(partial(set_group, tag), partial(set_group, None), partial(owner.cancelJobGroup, tag))
 
 
@@ -161,7 +159,7 @@ def _cancel_until_ended(actions: Collection[Future[Any]], name: JobName, until_s
 def each_as_it_ends(actions: Collection[Future[T]]) -> Iterator[Future[T]]:
     running = set(actions)
     while running:
-        ended, running = wait(running, WAIT_S, FIRST_COMPLETED)
+        ended, running = wait(running, WAIT_PIECE_S, FIRST_COMPLETED)
         yield from ended
 
 

@@ -63,7 +63,7 @@ class Attempt:
     last: Last | None
     producer: Producer
     started_s: float
-    # Of earlier tasks that had the producer.
+    # Records that the producer had retried for earlier tasks.
     retries_before: int = 0
 
     def note_producer(self) -> None:

@@ -73,7 +73,8 @@ ONCE = NOT_TOLD.partition("{")[0]
 # request beside those of the check before the decision.
 LEDGER_LOOK_MS = 3_600_000
 DRIVERS_MAX = 32
-# Of all options of producers, which all queries of an application usually share. More may be in use.
+# Idle clients that are kept, of all producer options together: the queries of an application usually share theirs. More
+# may be in use.
 IDLE_CLIENTS_MAX = 8
 # Old decisions of other drivers that one planning closes.
 CLOSED_MAX = 5
@@ -240,7 +241,7 @@ class Driver:
 
 
 class FinishedBatch(NamedTuple):
-    """The results of its tasks. `figures` are empty if no option enables them.
+    """The results of its tasks. `figures`: one for each receipt; None without an option that enables them.
 
     `write` distinguishes the writes of one run: inside foreachBatch a batch can be written again after an error, and
     the cached decision of the first write must not be applied to the second.

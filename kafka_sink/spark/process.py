@@ -35,7 +35,7 @@ from kafka_sink.commit.receipt import HostMoment
 from kafka_sink.kafka.io.clock import boot_ns
 from kafka_sink.kafka.io.per_process import PerProcess
 
-# Of variables: how to reach the JVM.
+# Prefix of the variables that tell how to reach the JVM.
 FACTORY = "PYTHON_WORKER_FACTORY_"
 DAEMON, TASK = "pyspark.daemon", "pyspark.worker"
 # A task's worker, and those that plan and commit.

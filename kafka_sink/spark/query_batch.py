@@ -31,7 +31,7 @@ from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.spark.files import local_folder
 from kafka_sink.spark.shown_secrets import is_of_connect
-from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.task_context import BATCH_ID, JOB_GROUP, QUERY_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,7 +75,7 @@ def properties_of_thread(session: Any) -> tuple[str, str, str]:
     if is_of_connect(session):
         return "", "", ""
     context = session.sparkContext
-    query_id, batch_id, run_id = (context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, RUN_ID))
+    query_id, batch_id, run_id = (context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, JOB_GROUP))
     return query_id, batch_id, run_id
 
 

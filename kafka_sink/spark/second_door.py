@@ -183,7 +183,7 @@ class _Write:
         ended = None if watch is None else watch.ended
         self._task = ArrowTask(planned.options, planned.columns, planned.sink_id, key, run, ended)
         self._watch = watch
-        self._named = (key, run)
+        self._key, self._run = key, run
         self._is_only_sink = is_only_sink
 
     def carry_out(self) -> WriteSummary:
@@ -196,6 +196,8 @@ class _Write:
         try:
             conclusion = commit_write(batch, results)
         except BaseException as error:
+            # A commit that fails after its decision is finished by the abort: then the write is delivered. An interrupt
+            # goes on to the caller in any case.
             conclusion = abort_write(batch) or Conclusion.ABORTED
             if conclusion is not Conclusion.RECOVERED or not isinstance(error, Exception):
                 raise
@@ -217,9 +219,15 @@ class _Write:
 
     def _finish(self, results: Sequence[TaskResult | None]) -> FinishedBatch:
         # The run has no open decision but the one at hand: it ends with the first batch that fails.
-        _, run = self._named
         open_ms = None if self._watch is None else self._watch.open_ms
-        return self._task.finish(results, self._named, run, is_only_sink=self._is_only_sink, open_ms=open_ms)
+        return self._task.finished_batch(
+            results,
+            key=self._key,
+            run=self._run,
+            write=self._run,
+            is_only_sink=self._is_only_sink,
+            open_ms=open_ms,
+        )
 
 
 def _with_plain_names(frame: DataFrame) -> DataFrame:

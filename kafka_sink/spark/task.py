@@ -97,7 +97,7 @@ def write_task(
 
 
 class Sent(NamedTuple):
-    """A call of the producer's. `are_letters`: about rows that could not be sent."""
+    """One call of `send_arrow`. `are_letters`: it sends dead letters."""
 
     future: ArrowFuture
     are_letters: bool = False
@@ -115,9 +115,9 @@ class Task:
         self._ledgers = ledger_names(attempt.options)
         self._pending: deque[Sent] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
-        # Those of which some rows are in an unknown place.
+        # Partitions in which the place of some rows is unknown.
         self._unknown: set[tuple[str, int]] = set()
-        # Of `_written`.
+        # The part of `_written` that is dead letters.
         self._dead_letters: dict[tuple[str, int], WrittenPartition] = {}
         self._row_count = 0
         self._delivered_count = 0

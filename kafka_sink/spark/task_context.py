@@ -38,7 +38,9 @@ from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.triggers import continuous_error
 
 CONTINUOUS = "__is_continuous_processing"
-QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+# Spark gives the jobs of a streaming query its run id as their group.
+JOB_GROUP = "spark.jobGroup.id"
 DESCRIPTION, RUN_TITLE = "spark.job.description", "runId = "
 _RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -81,10 +83,10 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
     context = _task_context()
     if context.getLocalProperty(CONTINUOUS) == "true":
         raise continuous_error()
-    query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID))
+    query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, JOB_GROUP))
     if query_id is None or batch_id is None or run_id is None:
         raise LocalProtocolError(
-            f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})",
+            f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {JOB_GROUP})",
             SPARK_UNEXPECTED,
         )
     return _make_place(context, BatchKey(query_id, int(batch_id)), run_of_query(run_id), sink_id)
@@ -128,7 +130,7 @@ def _make_place(
 
 
 def _run_id_of(query_id: str, context: TaskContext) -> str | None:
-    run_id, description = context.getLocalProperty(RUN_ID), context.getLocalProperty(DESCRIPTION) or ""
+    run_id, description = context.getLocalProperty(JOB_GROUP), context.getLocalProperty(DESCRIPTION) or ""
     if run_id is None or run_id == query_id or not _RANDOM_UUID.fullmatch(run_id):
         return None
     return run_id if RUN_TITLE not in description or RUN_TITLE + run_id in description else None

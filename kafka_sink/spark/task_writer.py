@@ -72,22 +72,24 @@ class TaskWriter(SameVersion):
         receipt = write_task(self._options, self._columns, rows, place, meter)
         return TaskResult(receipt, meter.figures, schemas)
 
-    def finish(
+    def finished_batch(
         self,
         results: Sequence[object],
-        otherwise: tuple[BatchKey, str],
-        write: str = "",
         *,
+        key: BatchKey,
+        run: str,
+        write: str = "",
         is_only_sink: bool = False,
         open_ms: float | None = None,
     ) -> FinishedBatch:
         """Key, run and schemas are those of the tasks: Spark plans a stream's commit anew, when the registry may have
-        another version. Without a task that has ended, key and run are `otherwise`."""
+        another version. The given key and run are for a batch without a task that has ended."""
         from kafka_sink.spark.driver import FinishedBatch
 
         ours = [result for result in results if isinstance(result, TaskResult)]
         receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
-        key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
+        if receipts:
+            key, run = receipts[0].key, receipts[0].run
         is_complete = len(ours) == len(results)
         schemas = {side: schema_id for each in ours for side, schema_id in each.schemas.items()}
         return FinishedBatch(
@@ -95,13 +97,13 @@ class TaskWriter(SameVersion):
             self._sink_id,
             key,
             run,
-            receipts,
-            figures,
-            write,
-            is_complete,
-            is_only_sink,
-            open_ms,
-            schemas,
+            receipts=receipts,
+            figures=figures,
+            write=write,
+            is_complete=is_complete,
+            is_only_sink=is_only_sink,
+            open_ms=open_ms,
+            schemas=schemas,
         )
 
 

@@ -25,6 +25,8 @@ from kafka_sink.spark.triggers import continuous_error
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafka_sink.spark.driver import FinishedBatch
+
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as _ArrowStreamWriter
 else:
@@ -59,13 +61,13 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
     @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        batch = self.finish(messages, (self._key, self._run), self._run)
+        batch = self.finished_batch(messages, key=self._key, run=self._run, write=self._run)
         HEAP.on_work_begin()
         commit_write(batch, messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        batch = self.finish(messages, (self._key, self._run), self._run)
+        batch = self.finished_batch(messages, key=self._key, run=self._run, write=self._run)
         HEAP.on_work_begin()
         abort_write(batch)
 
@@ -85,8 +87,11 @@ class StreamWriter(TaskWriter, _ArrowStreamWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         if any(message is None for message in messages):
             raise continuous_error()  # happens only there: a batch is committed when all its tasks have succeeded
-        commit_write(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True), messages)
+        commit_write(self._finished_batch(messages, batchId), messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        abort_write(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True))
+        abort_write(self._finished_batch(messages, batchId))
+
+    def _finished_batch(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> FinishedBatch:
+        return self.finished_batch(messages, key=BatchKey("", batch_id), run="", is_only_sink=True)

@@ -32,7 +32,7 @@ class BareFrame:
     isStreaming = False
 
     def __init__(self, parts: Sequence[Sequence[str]], query: tuple[str, int, str] | None = None) -> None:
-        names = (task_context.QUERY_ID, task_context.BATCH_ID, task_context.RUN_ID)
+        names = (task_context.QUERY_ID, task_context.BATCH_ID, task_context.JOB_GROUP)
         properties = {} if query is None else dict(zip(names, map(str, query), strict=True))
         context = SimpleNamespace(
             applicationId="bare",

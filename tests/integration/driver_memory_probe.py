@@ -68,7 +68,7 @@ def run(tasks: Tasks, servers: str, name: str, first: int, count: int, own_each:
         place = TaskPlace(key, run_id, 0, batch, sink_id_of_query(planned.sink_id, query_id))
         result = TaskResult(tasks.write(planned, place))
         writer = TaskWriter(planned.options, planned.columns, planned.sink_id)
-        commit_write(writer.finish([result], (key, run_id)), [result])
+        commit_write(writer.finished_batch([result], key=key, run=run_id), [result])
 
 
 def measure() -> dict[str, int]:

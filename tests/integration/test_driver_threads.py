@@ -87,7 +87,7 @@ class Stream:
 
     def end(self, planned: PlannedWrite, batch: int, result: TaskResult, *, is_good: bool = True) -> Conclusion | None:
         writer = TaskWriter(planned.options, planned.columns, planned.sink_id)
-        finished = writer.finish([result], (BatchKey(self.query_id, batch), self._run))
+        finished = writer.finished_batch([result], key=BatchKey(self.query_id, batch), run=self._run)
         return commit_write(finished, [result]) if is_good else abort_write(finished)  # type: ignore[func-returns-value]
 
     def deliver(self, batch: int) -> Conclusion | None:

@@ -48,7 +48,7 @@ from kafka_sink.errors import CommitAborted, TransportError
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
 from kafka_sink.spark.files import application_folder
-from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.task_context import BATCH_ID, JOB_GROUP, QUERY_ID
 from kafka_sink.spark.writers import CommitMessage
 from kafka_sink.telemetry.metrics import breaker, launch, store
 from kafka_sink.telemetry.metrics.definitions import METRICS
@@ -516,7 +516,7 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     assert point.start_time_unix_nano < point.time_unix_nano
 
 
-IN_A_BATCH_OF_A_QUERY = {QUERY_ID: "q-1", BATCH_ID: "0", RUN_ID: "0c1f3c2e-5b0a-4d7e-9b53-3a0b8f6f9a10"}
+IN_A_BATCH_OF_A_QUERY = {QUERY_ID: "q-1", BATCH_ID: "0", JOB_GROUP: "0c1f3c2e-5b0a-4d7e-9b53-3a0b8f6f9a10"}
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,9 @@ def test_from_3_6_on_a_late_record_is_refused(kafka_3: KafkaCluster, topic_name:
     ("release", "properties", "told"),
     [
         ("4.3", {}, TransactionSupport(2, True)),
-        ("3.9", {}, TransactionSupport(1, True, epochs_go_on=False)),
-        ("4.3", {"transaction.version": "0"}, TransactionSupport(1, True, epochs_go_on=False)),
-        ("3.9", {VERIFICATION: "false"}, TransactionSupport(1, False, epochs_go_on=False)),
+        ("3.9", {}, TransactionSupport(1, True, epoch_of_end_is_safe=False)),
+        ("4.3", {"transaction.version": "0"}, TransactionSupport(1, True, epoch_of_end_is_safe=False)),
+        ("3.9", {VERIFICATION: "false"}, TransactionSupport(1, False, epoch_of_end_is_safe=False)),
     ],
 )
 def test_the_brokers_are_asked_whether_they_verify(
@@ -159,10 +159,10 @@ def test_one_broker_that_does_not_verify_is_enough(monkeypatch: pytest.MonkeyPat
 
 def test_apache_kafka_says_whether_it_verifies(old_kafka: KafkaCluster, kafka: KafkaCluster) -> None:
     with client_of(old_kafka.bootstrap_servers) as old, client_of(kafka.bootstrap_servers) as new:
-        assert old.transaction_support() == TransactionSupport(1, False, epochs_go_on=False)
+        assert old.transaction_support() == TransactionSupport(1, False, epoch_of_end_is_safe=False)
         version = 2 if kafka.version.startswith("4.") else 1
         goes_on = release_of(kafka.version) >= (4, 2)
-        assert new.transaction_support() == TransactionSupport(version, kafka.verifies, epochs_go_on=goes_on)
+        assert new.transaction_support() == TransactionSupport(version, kafka.verifies, epoch_of_end_is_safe=goes_on)
 
 
 def sink_of(kafka: KafkaCluster, topic_name: str) -> Sink:

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_sink import Producer
-from kafka_sink.commit.preflight import TransactionDescription
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.kafka.client.ask import Leader
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS

@@ -98,7 +98,7 @@ def test_what_brokers_refuse_for_another_reason_is_told_with_that_reason() -> No
 @pytest.mark.parametrize("preset", ["redpanda", "warpstream", "bufstream"])
 def test_services_without_kip_890_get_transactions_of_the_first_generation(preset: str) -> None:
     with EmbeddedBroker(3, quirks=preset) as kafka, client_of(kafka.bootstrap_servers) as client:
-        assert client.transaction_support() == TransactionSupport(1, False, epochs_go_on=False)
+        assert client.transaction_support() == TransactionSupport(1, False, epoch_of_end_is_safe=False)
 
 
 @pytest.mark.parametrize("mode", [MODES[0], MODES[2]], ids=lambda mode: mode.title.replace(" ", "-"))

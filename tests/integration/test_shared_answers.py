@@ -157,7 +157,7 @@ def test_all_that_find_the_same_reasons_to_doubt_ask_once(
 def test_nobody_depends_on_a_thread_that_never_answers(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_answers, "WAIT_S", 0.01)
+    monkeypatch.setattr(shared_answers, "WAIT_PIECE_S", 0.01)
     answers, asked = SharedAnswers[str, str](8), Asked()
     stuck = Group(pool, 1, lambda: answers.get("a", asked))
     asked.wait()

@@ -13,7 +13,7 @@ import pytest
 from kafka_sink.spark import action
 from kafka_sink.spark.action import collect_rows, job_name
 from kafka_sink.spark.chunks import ChunkSummary, _write_beside_each_other
-from kafka_sink.spark.task_context import RUN_ID
+from kafka_sink.spark.task_context import JOB_GROUP
 
 
 class Context:
@@ -204,7 +204,7 @@ def test_chunks_that_have_begun_when_another_one_fails_go_on_to_their_end() -> N
 
 @pytest.mark.parametrize("group", [None, "the user's"])
 def test_without_tags_the_job_group_is_the_name_unless_the_user_has_one(group: str | None) -> None:
-    properties: dict[str, str | None] = {RUN_ID: group}
+    properties: dict[str, str | None] = {JOB_GROUP: group}
     cancelled: list[str] = []
     context = SimpleNamespace(
         getLocalProperty=properties.get, setLocalProperty=properties.__setitem__, cancelJobGroup=cancelled.append
@@ -215,7 +215,7 @@ def test_without_tags_the_job_group_is_the_name_unless_the_user_has_one(group: s
         return
     assert name is not None
     name.add()
-    named = properties[RUN_ID]
+    named = properties[JOB_GROUP]
     name.cancel()
     name.remove()
-    assert cancelled == [named] and properties == {RUN_ID: None}
+    assert cancelled == [named] and properties == {JOB_GROUP: None}

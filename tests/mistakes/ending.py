@@ -17,13 +17,13 @@ from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.open_parts import OpenParts
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.preflight import ONGOING
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.commit.sweep import Sweep, SweepRule
 from kafka_sink.kafka.client.ask import Ask, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
 from kafka_sink.kafka.wire.apis import Api
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 from kafka_sink.producer.engine.engine import Engine
 from tests.sim.delivery.executor import Executor
 

@@ -158,7 +158,7 @@ def last_epoch_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def version_1_goes_on(patch: pytest.MonkeyPatch) -> None:
     """a task goes on with the next epoch in transaction version 1, too, where the end of a transaction leaves it"""
-    patch.setattr(NodeSet, "epochs_go_on", True)
+    patch.setattr(NodeSet, "epoch_of_end_is_safe", True)
     following = identity_pool.next_identity
     patch.setattr(
         executor,

@@ -178,7 +178,7 @@ class World:
         self.settings = DeliverySettings(
             ledger_topic=LEDGER,
             transaction_version=transaction_version,
-            epochs_go_on=not budget.copies,
+            epoch_of_end_is_safe=not budget.copies,
             margin_ms=0,
             retry_backoff_ms=0,
             markers_backoff_ms=0,

@@ -33,6 +33,7 @@ from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import PRODUCE
 from kafka_sink.kafka.wire.frames import encode_response
@@ -41,7 +42,7 @@ from kafka_sink.producer.engine.batch_sender import BatchSender
 from kafka_sink.producer.engine.commands import Delivered, Failed
 from kafka_sink.producer.engine.produce_request import ProduceRequest
 from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
-from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences
+from kafka_sink.producer.engine.sequences import SEQUENCE_MODULUS, Sequences
 
 TOPIC_ID = bytes(15) + b"\1"
 PARTITIONS, NODES, IN_FLIGHT_MAX, CACHED_BATCHES = 2, 2, 5, 5

@@ -81,7 +81,7 @@ class TransactionWalk(RuleBasedStateMachine):
         self.forget_transaction()
         if receipt is None:
             if goes_on:
-                self.ask("go_on")
+                self.ask("begin_expected")
             if self.driver.engine.refusal is not None:
                 self.ask("init")
                 self.ask("begin")
@@ -106,7 +106,7 @@ class TransactionWalk(RuleBasedStateMachine):
             "init": self.driver.init, "begin": self.driver.begin, "commit": self.driver.commit,
             "abort": self.driver.abort, "prepare": self.driver.prepare, "offsets": self.driver.send_offsets,
             "close": self.driver.close, "resume": lambda: self.driver.resume(self.receipt),
-            "go_on": lambda: self.driver.go_on(EXPECTED),
+            "begin_expected": lambda: self.driver.begin_expected(EXPECTED),
         }  # fmt: skip
         if name in ("commit", "abort"):
             self.is_prepared = False  # the user ends the transaction

@@ -167,9 +167,9 @@ class Watch:
             sequence = seen.sequence_of(index)
             if sequence not in sent:
                 # After a batch whose fate is unknown a gap is possible; the result of the next batch shows it.
-                is_unresolved = self._engine._sequences is not None and self._engine._sequences.is_unresolved(
-                    topic_partition
-                )
+                sequences = self._engine._sequences
+                partition = None if sequences is None else sequences._partitions.get(topic_partition)
+                is_unresolved = partition is not None and partition.is_unresolved
                 if sequence != max(sent, default=-1) + 1 and not is_unresolved:
                     raise Violation("I8", f"{where}: gap, {max(sent, default=-1) + 1} was next")
                 sent[sequence] = number

@@ -152,7 +152,7 @@ class Sink:
             cluster_id=client.cluster_id(),
             transaction_version=support.transaction_version,
             fence_raises_max=support.fence_raises_max,
-            epochs_go_on=support.epochs_go_on,
+            epoch_of_end_is_safe=support.epoch_of_end_is_safe,
             brokers_verify=support.verifies,
             margin_ms=0,
             # One request at a time, so that a driver can die between two of them.

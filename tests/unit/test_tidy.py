@@ -123,6 +123,8 @@ def test_a_function_is_named_by_a_verb(text: str, is_allowed: bool) -> None:
         ("def can_use(self):\n        first, self.count = 1, 2", False),
         ("def _waits_for_it(self):\n        self.counts['a'] += 1", False),
         ("def has_next(self):\n        return self.queue.popleft()", False),
+        ("def find_outcome(self):\n        self.offset += 1", False),
+        ("def _without_unused(self):\n        return [one for one in self.topics if one]", True),
         ("def has_next(self):\n        return list(self.queue).pop()", True),
         ("def has_next(self):\n        queue = []\n        queue.append(self)", True),
         ("def can_use(self):\n        return self.connect()\n    def connect(self):\n        self.count = 1", False),

@@ -197,7 +197,7 @@ class Client:
             until_ms = progress.wake_at_ms
             if until_ms is not None:
                 until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
-            elif not progress.asks and not self._ensure_open()[1].is_asking:
+            elif not progress.asks and not self._open_engine().is_asking:
                 raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no result")
             replies = self._send_and_wait(progress.asks, until_ms)
 
@@ -207,7 +207,7 @@ class Client:
 
     def forget_topics(self, kept: Collection[str]) -> None:
         """Forgets the topics of earlier operations except `kept`: they are not requested with those of the next one."""
-        self._ensure_open()[1].metadata.forget_topics(kept)
+        self._open_engine().metadata.forget_topics(kept)
 
     def look_ahead(self, topics: Collection[str], transactional_ids: Collection[str]) -> None:
         """Announces what the next `run` needs. It is looked up together with what the next call needs."""
@@ -273,7 +273,7 @@ class Client:
 
     def look_at_cluster(self) -> ClusterView:
         """The cluster according to the latest metadata."""
-        return self._ensure_open()[1].cluster
+        return self._open_engine().cluster
 
     def reach(self, timeout_ms: int | None = None, *, topics: Sequence[str] = ()) -> None:
         """Returns when the brokers of the cluster are known; the default timeout is max.block.ms. The metadata of
@@ -319,14 +319,14 @@ class Client:
     def transaction_support(self, *, is_sweeping: bool = True) -> TransactionSupport:
         """Read from the ApiVersions responses of existing connections. All brokers are asked only if these do not show
         whether they verify. Without `is_sweeping` they are not asked, because nothing depends on it."""
-        nodes = self._ensure_open()[1].nodes
+        nodes = self._open_engine().nodes
         if not nodes.offered_apis:
             self.reach()
-            nodes = self._ensure_open()[1].nodes
+            nodes = self._open_engine().nodes
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
         verifies = not missing and (nodes.transaction_version == 2 or (is_sweeping and self._brokers_verify()))
         return TransactionSupport(
-            nodes.transaction_version, verifies, missing, nodes.fence_raises_max, nodes.epochs_go_on
+            nodes.transaction_version, verifies, missing, nodes.fence_raises_max, nodes.epoch_of_end_is_safe
         )
 
     def cluster_id(self) -> str:
@@ -449,18 +449,18 @@ class Client:
         return [one.get(key) for one in told if isinstance(one, dict)]
 
     def _look_for_news(self, refresh: int) -> bool:
-        return self._ensure_open()[1].metadata.has_answered(refresh) and bool(self.look_at_cluster().brokers)
+        return self._open_engine().metadata.has_answered(refresh) and bool(self.look_at_cluster().brokers)
 
     def _look_for_topic_anew(self, topic: str, refresh: int) -> bool:
         """Known, or known to be unavailable. Metadata from before the request does not count."""
-        metadata = self._ensure_open()[1].metadata
+        metadata = self._open_engine().metadata
         if not self._look_for_news(refresh):
             return False
         return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
 
     def _describe_failures(self) -> str:
         """Every bootstrap server and why it could not be used."""
-        engine = self._ensure_open()[1]
+        engine = self._open_engine()
         nodes, refused = engine.nodes, engine.metadata.last_failure
         said = [
             str(failure or refused or f"{title}: no answer so far") for title, failure in nodes.bootstrap_failures()
@@ -512,7 +512,7 @@ class Client:
             if self.now_ms() >= deadline_ms:
                 return False
             self._turn((), deadline_ms)
-            refusal = self._ensure_open()[1].nodes.refusal
+            refusal = self._open_engine().nodes.refusal
             if refusal is not None:
                 raise copy_error(refusal)
         return True
@@ -548,11 +548,14 @@ class Client:
             self._network = Network(self._clock, options, tls)
         return self._network, self._engine
 
+    def _open_engine(self) -> AdminEngine:
+        return self._ensure_open()[1]
+
     def _begin(self) -> AdminEngine:
         """For the beginning of a call. Within a call no broker is tried again after a refusal by either side."""
         if self._engine is not None and self._engine.nodes.refusal is not None:
             self._drop()
-        return self._ensure_open()[1]
+        return self._open_engine()
 
     def _drop(self) -> None:
         network, self._network, self._engine = self._network, None, None

@@ -28,7 +28,7 @@ def settings_of_cluster(
         cluster_id=client.cluster_id(),
         transaction_version=support.transaction_version,
         fence_raises_max=support.fence_raises_max,
-        epochs_go_on=support.epochs_go_on,
+        epoch_of_end_is_safe=support.epoch_of_end_is_safe,
         brokers_verify=support.verifies,
         request_timeout_ms=client.options.request_timeout_ms,
     )

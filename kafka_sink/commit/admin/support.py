@@ -18,4 +18,4 @@ class TransactionSupport(NamedTuple):
     verifies: bool
     missing: tuple[str, ...] = ()
     fence_raises_max: int = 1
-    epochs_go_on: bool = True
+    epoch_of_end_is_safe: bool = True

@@ -85,7 +85,7 @@ class Assembler(Generic[B]):
     ) -> None:
         """`new_batch` makes the object for a closed batch.
 
-        `open_bytes_max`: limit for all open batches together, above which none may be larger than `batch_bytes_max`.
+        `open_bytes_max`: shared evenly by all open batches; none gets less than `batch_bytes_max`.
         """
         self._new_batch = new_batch
         self._batch_bytes_max = min(batch_bytes_max, request_bytes_max)
@@ -183,10 +183,8 @@ class Assembler(Generic[B]):
                     fit = stop
                 else:
                     fit = int(ends.searchsorted(start_bytes + room, side="right")) - 1
-                fit = min(fit, start + records_max - count)
-                if count == 0:
-                    fit = max(fit, start + 1)
-                fit = max(fit, start)
+                # A batch takes its first record whatever its size; one that has some may take no more.
+                fit = max(min(fit, start + records_max - count), start + (count == 0))
                 fit_bytes = stop_bytes if fit == stop else int(ends[fit])
                 is_full = used_bytes + fit_bytes - start_bytes >= bytes_max
                 is_full = is_full or count + fit - start >= records_max

@@ -233,11 +233,9 @@ def decode_records(
     return decoded
 
 
-def decode_batch(
-    data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX, records_max: int = RECORDS_MAX
-) -> DecodedBatch:
+def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> DecodedBatch:
     """Exactly one whole batch with its header."""
-    header = read_header(data, records_max)
+    header = read_header(data, RECORDS_MAX)
     codec = header.attributes & layout.CODEC_MASK
     content = decompress(codec, memoryview(data)[layout.HEADER_BYTES :], bytes_max=records_bytes_max)
     decoded = decode_records(content, header.record_count, header.base_timestamp_ms, HEADERS_MAX)

@@ -35,9 +35,9 @@ _FITS = {
 _DECIMAL_BYTES_MAX = 1024
 
 
-def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+def match_avro(kind: pa.DataType, schema: AvroType, problems: Problems) -> ValueNode:
     """In place of a mismatch there is a node that encodes nothing."""
-    return _Matcher().value(kind, schema, path, problems)
+    return _Matcher().value(kind, schema, "", problems)
 
 
 class _Matcher:

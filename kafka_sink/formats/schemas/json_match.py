@@ -32,11 +32,9 @@ from kafka_sink.formats.schemas.naming import (
 from kafka_sink.formats.schemas.node import ValueNode, days, encode_null, is_float, timestamps
 
 
-def match_json(
-    kind: pa.DataType, schema: Any, path: str, problems: Problems, shown_nulls: Collection[str] = ()
-) -> ValueNode:
+def match_json(kind: pa.DataType, schema: Any, problems: Problems, shown_nulls: Collection[str] = ()) -> ValueNode:
     """`schema` None: no schema. `shown_nulls`: fields of the value itself that are null where they have none."""
-    return _Matcher(SchemaView(schema), problems, shown_nulls).value(kind, schema, path)
+    return _Matcher(SchemaView(schema), problems, shown_nulls).value(kind, schema, "")
 
 
 def json_type(kind: pa.DataType) -> str:

@@ -44,7 +44,7 @@ class JsonSchema:
 
 def derive_json_schema(kind: pa.DataType, name: str) -> JsonSchema:
     problems = Problems()
-    match_json(kind, None, "", problems)
+    match_json(kind, None, problems)
     problems.raise_any("JSON")
     return JsonSchema.parse(json.dumps({"$schema": _DRAFT, "title": name, **_derive(plain_type(kind))}))
 

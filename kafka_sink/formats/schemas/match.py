@@ -82,12 +82,12 @@ def plan(kind: pa.DataType, schema: Schema | JsonShape | None) -> Encoder:
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):
-        name, node = "Avro", match_avro(kind, schema.type, "", problems)
+        name, node = "Avro", match_avro(kind, schema.type, problems)
     elif isinstance(schema, ProtobufSchema):
         name, node = "Protobuf", match_protobuf(kind, schema, problems)
     elif isinstance(schema, JsonShape):
-        name, node = "JSON", match_json(kind, None, "", problems, schema.shown_nulls)
+        name, node = "JSON", match_json(kind, None, problems, schema.shown_nulls)
     else:
-        name, node = "JSON", match_json(kind, None if schema is None else schema.found, "", problems)
+        name, node = "JSON", match_json(kind, None if schema is None else schema.found, problems)
     problems.raise_any(name)
     return Encoder(node)

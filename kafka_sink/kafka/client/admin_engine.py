@@ -129,7 +129,7 @@ class AdminEngine:
         self._asks.append(ask)
         target = ask.target
         led_topics = {topic for topic, _ in ask.led_now}
-        is_known = led_topics <= self.cluster.topics.keys() and self.metadata.is_just_learnt(now_ms)
+        is_known = led_topics <= self.cluster.topics.keys() and self.metadata.is_just_asked(now_ms)
         for topic in led_topics | topics_of(target):
             self.metadata.want_topic(topic, now_ms)
         if (led_topics or isinstance(target, AllBrokers)) and not is_known:

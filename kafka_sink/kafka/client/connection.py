@@ -33,7 +33,7 @@ from kafka_sink.errors import (
 from kafka_sink.errors.table.brokers import BROKER_TOO_OLD, MECHANISM_NOT_OFFERED, NOT_KAFKA
 from kafka_sink.kafka.client.authentication import check_handshake, session_end_ms, step_exchange
 from kafka_sink.kafka.client.commands import Buffer, NetworkCommand, RequestObserved, Send
-from kafka_sink.kafka.client.request import Answer, Request
+from kafka_sink.kafka.client.request import VERSION_MAX, Answer, Request
 from kafka_sink.kafka.wire.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.kafka.wire.frames import FrameBuffer
@@ -202,7 +202,7 @@ class Connection:
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    def version_for(self, api: Api, version_min: int = 0, version_max: int = CORRELATION_ID_MAX) -> int | None:
+    def version_for(self, api: Api, version_min: int = 0, version_max: int = VERSION_MAX) -> int | None:
         """The highest version that broker, package and request allow."""
         if api.key not in self.ranges:
             return None

@@ -19,7 +19,7 @@ from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outc
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 
-TRANSACTION_KEY = 1
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 # An id has at most some hundred bytes; a thousand stay far below what a broker accepts as one request.
 KEYS_MAX = 1_000
 # More coordinators than these are not kept from one operation to the next.

@@ -134,7 +134,7 @@ class Metadata:
         self._unchanged_answers = 0
         return self._wanted_number
 
-    def is_just_learnt(self, now_ms: int) -> bool:
+    def is_just_asked(self, now_ms: int) -> bool:
         """Nothing contradicts the view, and it was asked for within the shortest wait between two requests: a new
         request would only cost time."""
         return not self._is_doubted and now_ms < self._answered_asked_ms + self._options.retry_backoff_ms
@@ -286,7 +286,7 @@ class Metadata:
             self._nodes.log("warning", f"a Metadata answer is ignored: {error}")
             return
         self._report(self.view, view)
-        view = with_deleted(view, self._find_deleted(now_ms, view, asked))
+        view = with_deleted(view, self._note_unknown_topics(now_ms, view, asked))
         if view.cluster_id != self.view.cluster_id:
             self._is_full_wanted = True  # nothing of what was known before holds in another cluster
         self._unchanged_answers = self._unchanged_answers + 1 if view == self.view else 0
@@ -299,7 +299,7 @@ class Metadata:
             self._succeeded_ms = now_ms
             self._answered_number, self._answered_asked_ms = asked.number, asked.asked_ms
         self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, asked)
-        self.view = self._without_unused(view, now_ms)
+        self.view = self._drop_unused(view, now_ms)
         self._new_topics.difference_update(asked.topics)
         self._nodes.set_brokers(now_ms, self.view.brokers)
 
@@ -308,8 +308,8 @@ class Metadata:
         self._failures += 1
         self._allowed_at_ms = now_ms + self._backoff.delay_ms(self._failures)
 
-    def _find_deleted(self, now_ms: int, view: ClusterView, asked: MetadataRequest) -> set[str]:
-        """What was told of the leaders of a topic before it was deleted does not count for ever."""
+    def _note_unknown_topics(self, now_ms: int, view: ClusterView, asked: MetadataRequest) -> set[str]:
+        """Returns those that count as deleted: what was told of their leaders before does not count for ever."""
         deleted = set()
         for topic in asked.topics:
             if view.topics[topic].error_code != UNKNOWN_TOPIC_OR_PARTITION:
@@ -318,7 +318,7 @@ class Metadata:
                 deleted.add(topic)
         return deleted
 
-    def _without_unused(self, view: ClusterView, now_ms: int) -> ClusterView:
+    def _drop_unused(self, view: ClusterView, now_ms: int) -> ClusterView:
         idle_ms = self._options.metadata_max_idle_ms
         for topic, used_ms in list(self._last_used_ms.items()):
             # Not before it was answered once: a caller may wait for it longer than that.

@@ -5,8 +5,8 @@ broker is known: at the start, and after `rebootstrap`. If a broker has the same
 over. There is one connection per node; requests whose order does not matter may use further ones (`pick_lane`), each a
 node of its own for the same broker.
 
-It must not know what requests mean, nor when a connection is needed: callers use `connect`. It decides when a
-connection is closed, but never to retry a request.
+It must not know what requests mean, nor when a connection is needed: callers say so (`prepare`, `prepare_any`,
+`prepare_lane`, `connect`). It decides when a connection is closed, but never to retry a request.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NodeSet:
         # Further connections to brokers. Once the login of one was refused none is opened until another login succeeds.
         self._lanes: dict[int, Node] = {}
         self._has_lanes = True
-        # Also for metrics of the owner.
+        # By connection id. The owner reads it, too, for its metrics.
         self.by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self.answers: list[Answer] = []
@@ -259,8 +259,7 @@ class NodeSet:
         if self.answers:
             return now_ms
         if self._has_changed:
-            nodes = [*self._brokers.values(), *self._bootstrap.values(), *self._lanes.values()]
-            self.due_ms = first_due_ms(nodes, now_ms, self._options.connections_max_idle_ms)
+            self.due_ms = first_due_ms(self._all(), now_ms, self._options.connections_max_idle_ms)
             self._has_changed = False
         return self.due_ms
 
@@ -287,7 +286,7 @@ class NodeSet:
         return 2 if self.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
     @property
-    def epochs_go_on(self) -> bool:
+    def epoch_of_end_is_safe(self) -> bool:
         """Whether a transaction may begin with the epoch that the end of the last one gave, although its markers may
         arrive twice. They have the same epoch, and in transaction version 2 leaders before Kafka 4.2 accept a late one
         as the end of the new transaction (KAFKA-19446). InitProducerId raises the epoch once more."""

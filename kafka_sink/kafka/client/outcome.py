@@ -36,7 +36,7 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
     Api,
 )
-from kafka_sink.kafka.wire.codes import ErrorCode, code
+from kafka_sink.kafka.wire.codes import INVALID_TXN_STATE, TRANSACTION_ABORTABLE, ErrorCode, code
 
 
 class ProduceOutcome(Enum):
@@ -104,91 +104,98 @@ _P, _C, _D = ProduceOutcome, CoordinatorOutcome, DriverOutcome
 
 # Leaders that are asked to append.
 _PRODUCE: Mapping[int, Row[ProduceOutcome]] = {
-    0: Row(_P.ACKED, _D.DONE),
+    0: Row(_P.ACKED, _D.DONE),  # NONE
     46: Row(_P.ACKED, _D.DONE),  # DUPLICATE_SEQUENCE_NUMBER: it is in the log, only the offset is unknown
-    10: Row(_P.SPLIT),
-    45: Row(_P.OUT_OF_ORDER),
-    59: Row(_P.STATE_LOST),
+    10: Row(_P.SPLIT),  # MESSAGE_TOO_LARGE
+    45: Row(_P.OUT_OF_ORDER),  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    59: Row(_P.STATE_LOST),  # UNKNOWN_PRODUCER_ID
     # A stale epoch from a leader ends the transaction, not the producer: the transaction may only have timed out.
-    47: Row(_P.ABORT, _D.FENCED),
-    48: Row(_P.ABORT),
-    120: Row(_P.ABORT),
-    31: Row(_P.FATAL),
-    35: Row(_P.FATAL),
-    49: Row(_P.FATAL, _D.FENCED),
-    53: Row(_P.FATAL),
-    90: Row(_P.FATAL, _D.FENCED),
+    47: Row(_P.ABORT, _D.FENCED),  # INVALID_PRODUCER_EPOCH
+    48: Row(_P.ABORT),  # INVALID_TXN_STATE
+    120: Row(_P.ABORT),  # TRANSACTION_ABORTABLE
+    31: Row(_P.FATAL),  # CLUSTER_AUTHORIZATION_FAILED
+    35: Row(_P.FATAL),  # UNSUPPORTED_VERSION
+    49: Row(_P.FATAL, _D.FENCED),  # INVALID_PRODUCER_ID_MAPPING
+    53: Row(_P.FATAL),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    90: Row(_P.FATAL, _D.FENCED),  # PRODUCER_FENCED
     # A coordinator error that the leader passes on (KIP-890); the leader itself is right.
-    14: Row(_P.RETRY, _D.REPEAT),
-    15: Row(_P.RETRY, _D.REPEAT),
-    16: Row(_P.RETRY, _D.REPEAT),
-    51: Row(_P.RETRY, _D.REPEAT_SOON),
+    14: Row(_P.RETRY, _D.REPEAT),  # COORDINATOR_LOAD_IN_PROGRESS
+    15: Row(_P.RETRY, _D.REPEAT),  # COORDINATOR_NOT_AVAILABLE
+    16: Row(_P.RETRY, _D.REPEAT),  # NOT_COORDINATOR
+    51: Row(_P.RETRY, _D.REPEAT_SOON),  # CONCURRENT_TRANSACTIONS
     # The driver has one batch, and its sequence is recognised.
-    -1: Row(None, _D.REPEAT),
+    -1: Row(None, _D.REPEAT),  # UNKNOWN_SERVER_ERROR
 }
 
 # Coordinators, whatever they are asked.
 _COORDINATOR: Mapping[int, Row[CoordinatorOutcome]] = {
-    0: Row(_C.DONE, _D.DONE),
+    0: Row(_C.DONE, _D.DONE),  # NONE
     # A driver repeats with a fresh look for the coordinator: an answer is believed only if it is clear.
-    7: Row(None, _D.FIND_AGAIN),
-    13: Row(None, _D.FIND_AGAIN),
-    14: Row(_C.REPEAT, _D.FIND_AGAIN),
-    15: Row(_C.FIND_COORDINATOR, _D.FIND_AGAIN),
-    16: Row(_C.FIND_COORDINATOR, _D.FIND_AGAIN),
-    51: Row(_C.REPEAT_SOON, _D.REPEAT_SOON),
-    47: Row(_C.FENCED),
-    90: Row(_C.FENCED),
-    120: Row(_C.ABORT),
-    31: Row(_C.UNAUTHORIZED),
-    53: Row(_C.UNAUTHORIZED),
+    7: Row(None, _D.FIND_AGAIN),  # REQUEST_TIMED_OUT
+    13: Row(None, _D.FIND_AGAIN),  # NETWORK_EXCEPTION
+    14: Row(_C.REPEAT, _D.FIND_AGAIN),  # COORDINATOR_LOAD_IN_PROGRESS
+    15: Row(_C.FIND_COORDINATOR, _D.FIND_AGAIN),  # COORDINATOR_NOT_AVAILABLE
+    16: Row(_C.FIND_COORDINATOR, _D.FIND_AGAIN),  # NOT_COORDINATOR
+    51: Row(_C.REPEAT_SOON, _D.REPEAT_SOON),  # CONCURRENT_TRANSACTIONS
+    47: Row(_C.FENCED),  # INVALID_PRODUCER_EPOCH
+    90: Row(_C.FENCED),  # PRODUCER_FENCED
+    120: Row(_C.ABORT),  # TRANSACTION_ABORTABLE
+    31: Row(_C.UNAUTHORIZED),  # CLUSTER_AUTHORIZATION_FAILED
+    53: Row(_C.UNAUTHORIZED),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # The coordinator's state does not match the producer's: no request can fix that.
-    48: Row(_C.FATAL),
-    49: Row(_C.FATAL),
+    48: Row(_C.FATAL),  # INVALID_TXN_STATE
+    49: Row(_C.FATAL),  # INVALID_PRODUCER_ID_MAPPING
     # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and a retry is harmless
     # and tells.
-    -1: Row(_C.REPEAT, _D.FIND_AGAIN),
+    -1: Row(_C.REPEAT, _D.FIND_AGAIN),  # UNKNOWN_SERVER_ERROR
 }
 
 # Rows for requests that differ from the rest; an empty cell is as above.
 _PER_API: Mapping[tuple[int, int], Row[CoordinatorOutcome]] = {
     (FIND_COORDINATOR.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
-    (INIT_PRODUCER_ID.key, 47): Row(None, _D.FENCED),
-    (INIT_PRODUCER_ID.key, 90): Row(None, _D.FENCED),
+    (INIT_PRODUCER_ID.key, 47): Row(None, _D.FENCED),  # INVALID_PRODUCER_EPOCH
+    (INIT_PRODUCER_ID.key, 90): Row(None, _D.FENCED),  # PRODUCER_FENCED
     # Java calls it abortable; but during InitProducerId there is no transaction to abort.
-    (INIT_PRODUCER_ID.key, 120): Row(_C.REPEAT, _D.REPEAT),
+    (INIT_PRODUCER_ID.key, 120): Row(_C.REPEAT, _D.REPEAT),  # TRANSACTION_ABORTABLE
     # Here Java is right: a coordinator that has assigned the last epoch of a producer id fails like this at every retry
     # of a request whose response was lost; only a new producer gets a new id.
-    (INIT_PRODUCER_ID.key, -1): Row(_C.FATAL),
-    (ADD_PARTITIONS_TO_TXN.key, 3): Row(None, _D.REPEAT),
+    (INIT_PRODUCER_ID.key, -1): Row(_C.FATAL),  # UNKNOWN_SERVER_ERROR
+    (ADD_PARTITIONS_TO_TXN.key, 3): Row(None, _D.REPEAT),  # UNKNOWN_TOPIC_OR_PARTITION
     (ADD_PARTITIONS_TO_TXN.key, 29): Row(_C.ABORT),  # TOPIC_AUTHORIZATION_FAILED
     (ADD_PARTITIONS_TO_TXN.key, 55): Row(_C.ABORT),  # OPERATION_NOT_ATTEMPTED: another partition was refused
-    (ADD_PARTITIONS_TO_TXN.key, 31): Row(_C.ABORT),
-    (ADD_PARTITIONS_TO_TXN.key, 59): Row(_C.ABORT),
+    (ADD_PARTITIONS_TO_TXN.key, 31): Row(_C.ABORT),  # CLUSTER_AUTHORIZATION_FAILED
+    (ADD_PARTITIONS_TO_TXN.key, 59): Row(_C.ABORT),  # UNKNOWN_PRODUCER_ID
+    # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
     **dict.fromkeys([(ADD_PARTITIONS_TO_TXN.key, one) for one in (47, 49, 90)], Row(None, _D.FENCED)),
-    # Newer brokers send 120 instead of 48. It means "abort it", but only the log proves that it was not committed.
+    # The same three, INVALID_TXN_STATE and TRANSACTION_ABORTABLE. Newer brokers send 120 instead of 48. It means "abort
+    # it", but only the log proves that it was not committed.
     **dict.fromkeys([(END_TXN.key, one) for one in (47, 48, 49, 90, 120)], Row(None, _D.SUPERSEDED)),
-    (END_TXN.key, 31): Row(None, _D.REFUSED),
-    (END_TXN.key, 53): Row(None, _D.REFUSED),
+    (END_TXN.key, 31): Row(None, _D.REFUSED),  # CLUSTER_AUTHORIZATION_FAILED
+    (END_TXN.key, 53): Row(None, _D.REFUSED),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     (ADD_OFFSETS_TO_TXN.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
-    (ADD_OFFSETS_TO_TXN.key, 59): Row(_C.ABORT),
-    (TXN_OFFSET_COMMIT.key, 30): Row(_C.ABORT),
-    (TXN_OFFSET_COMMIT.key, 29): Row(_C.ABORT),
-    (TXN_OFFSET_COMMIT.key, 59): Row(_C.ABORT),
+    (ADD_OFFSETS_TO_TXN.key, 59): Row(_C.ABORT),  # UNKNOWN_PRODUCER_ID
+    (TXN_OFFSET_COMMIT.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
+    (TXN_OFFSET_COMMIT.key, 29): Row(_C.ABORT),  # TOPIC_AUTHORIZATION_FAILED
+    (TXN_OFFSET_COMMIT.key, 59): Row(_C.ABORT),  # UNKNOWN_PRODUCER_ID
     (TXN_OFFSET_COMMIT.key, 12): Row(_C.ABORT),  # OFFSET_METADATA_TOO_LARGE
-    (TXN_OFFSET_COMMIT.key, 22): Row(_C.ABORT),  # the consumer group has rebalanced (KIP-447)
-    (TXN_OFFSET_COMMIT.key, 25): Row(_C.ABORT),
-    (TXN_OFFSET_COMMIT.key, 82): Row(_C.ABORT),
-    (TXN_OFFSET_COMMIT.key, 113): Row(_C.ABORT),
-    (TXN_OFFSET_COMMIT.key, 7): Row(_C.FIND_COORDINATOR),
+    (TXN_OFFSET_COMMIT.key, 22): Row(_C.ABORT),  # ILLEGAL_GENERATION: the consumer group has rebalanced (KIP-447)
+    (TXN_OFFSET_COMMIT.key, 25): Row(_C.ABORT),  # UNKNOWN_MEMBER_ID
+    (TXN_OFFSET_COMMIT.key, 82): Row(_C.ABORT),  # FENCED_INSTANCE_ID
+    (TXN_OFFSET_COMMIT.key, 113): Row(_C.ABORT),  # STALE_MEMBER_EPOCH
+    (TXN_OFFSET_COMMIT.key, 7): Row(_C.FIND_COORDINATOR),  # REQUEST_TIMED_OUT
     (DESCRIBE_TRANSACTIONS.key, 105): Row(None, _D.NEVER),  # TRANSACTIONAL_ID_NOT_FOUND
 }
 
 # Leaders that are asked something, by the driver only.
-_READ = {0: DriverOutcome.DONE, 1: DriverOutcome.OUT_OF_RANGE, -1: DriverOutcome.REPEAT}
-_DESCRIBE = {0: DriverOutcome.DONE, -1: DriverOutcome.REPEAT}
+_READ = {
+    0: _D.DONE,
+    1: _D.OUT_OF_RANGE,  # OFFSET_OUT_OF_RANGE
+    -1: _D.REPEAT,  # UNKNOWN_SERVER_ERROR
+}
+_DESCRIBE = {0: _D.DONE, -1: _D.REPEAT}
 
-# The coordinator, or the leader itself, knows another identity of this producer, or none.
+# The coordinator, or the leader itself, knows another identity of this producer, or none: INVALID_PRODUCER_EPOCH,
+# INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
 _OTHER_IDENTITY = frozenset({47, 49, 90})
 
 # After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so; an
@@ -220,11 +227,11 @@ def is_definite(error_code: int) -> bool:
 def coordinator_outcome(
     api_key: int, error_code: int, *, committing: bool = True, may_not_have_begun: bool = False
 ) -> CoordinatorOutcome:
-    if api_key == END_TXN.key and error_code == 120 and not committing:
+    if api_key == END_TXN.key and error_code == TRANSACTION_ABORTABLE and not committing:
         # An abort cannot require an abort; nothing is left to try.
         return CoordinatorOutcome.FATAL
-    if api_key == END_TXN.key and error_code == 48 and may_not_have_begun and not committing:
-        # INVALID_TXN_STATE: the registration with an unknown outcome has not arrived, so there is nothing to abort.
+    if api_key == END_TXN.key and error_code == INVALID_TXN_STATE and may_not_have_begun and not committing:
+        # The registration with an unknown outcome has not arrived, so there is nothing to abort.
         return CoordinatorOutcome.DONE
     for row in (_PER_API.get((api_key, error_code)), _COORDINATOR.get(error_code)):
         if row is not None and row.producer is not None:

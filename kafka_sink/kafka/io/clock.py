@@ -15,6 +15,9 @@ from __future__ import annotations
 
 import time
 
+# Longer waits for other threads are split: a signal just before a thread goes to sleep does not wake it, and Ctrl-C
+# would be noticed only at the end of the wait.
+WAIT_PIECE_S = 1.0
 _NS_PER_MS = 1_000_000
 # Linux has a clock of its own that goes on during sleep; macOS has only this name for it. None: there is none to ask.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))

@@ -15,11 +15,12 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
+from kafka_sink.kafka.io.clock import WAIT_PIECE_S
+
 KeyT = TypeVar("KeyT", bound=Hashable)
 AnswerT = TypeVar("AnswerT")
-# Longer than planning takes with healthy brokers. In pieces, because a signal just before a thread goes to sleep does
-# not wake it.
-WAITS_MAX, WAIT_S = 5, 1.0
+# In pieces of a second: longer than planning takes with healthy brokers.
+WAITS_MAX = 5
 
 
 class _Question(Generic[KeyT, AnswerT]):
@@ -35,7 +36,7 @@ class _Question(Generic[KeyT, AnswerT]):
 
     def wait(self) -> None:
         for _ in range(WAITS_MAX):
-            if self._asking.acquire(timeout=WAIT_S):
+            if self._asking.acquire(timeout=WAIT_PIECE_S):
                 self._asking.release()
                 return
 

@@ -210,10 +210,8 @@ def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool, fla
         if flat is not None:
             block = data[position : position + count * size_min]
             if not flexible or block[size_min - 1 :: size_min].count(0) == count:
-                names = flat.names
-                return [dict(zip(names, row, strict=True)) for row in flat.packer.iter_unpack(block)], position + len(
-                    block
-                )
+                rows = [dict(zip(flat.names, row, strict=True)) for row in flat.packer.iter_unpack(block)]
+                return rows, position + len(block)
         values = []
         for _ in range(count):
             value, position = read_element(data, position)

@@ -11,14 +11,15 @@ import argparse
 import re
 
 from kafka_sink.commit.admin.asking import Bodies
+from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import OPEN_STATES
-from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
+from kafka_sink.kafka.wire.transaction_states import ONGOING, PREPARE_COMMIT
 from kafka_sink.operate.cli.report import DONE, OPEN, Report, confirm
 from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.status.findings import span
@@ -56,7 +57,7 @@ def end_transaction(sink: SinkClient, given: argparse.Namespace) -> Report:
 
 def _report_unmarked(name: str, found: TransactionDescription) -> Report:
     """How it ends is decided, and readers wait for its markers alone."""
-    fate = "committed" if found.state == "PrepareCommit" else "aborted"
+    fate = "committed" if found.state == PREPARE_COMMIT else "aborted"
     text = (
         f"{name!r} is {fate}, only its markers are missing; nothing can be aborted. Brokers write them when each of "
         "its partitions has a leader and enough replicas in sync"

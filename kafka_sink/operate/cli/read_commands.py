@@ -8,11 +8,11 @@ from typing import Any
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.command_texts import CommandTexts
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import has_letters_of_sink_id, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, advice_text
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.operate.cli.refresh import Look, repeat
 from kafka_sink.operate.cli.report import (

@@ -10,8 +10,8 @@ from typing import Any
 from kafka_sink.commit.admin.asking import Bodies
 from kafka_sink.commit.admin.client import topic_query, topic_row
 from kafka_sink.commit.admin.topic_reader import WINDOWS, PartitionReader
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import parse_task_identity
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.frozen import frozen

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
+from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.operate.cli.read_commands import next_step, unreadable_lines
@@ -90,8 +91,12 @@ def _texts_of(sink: SinkClient, topic: str) -> list[str]:
 
 
 def _one_of_each_line(found: list[tuple[str, LedgerRecord]]) -> list[tuple[str, LedgerRecord]]:
-    """The driver of a line finishes all that is open in it."""
-    return list({(topic, line_of(one.sink_id, one.key)): (topic, one) for topic, one in reversed(found)}.values())[::-1]
+    """The driver of a line finishes all that is open in it: when the last of a line comes, the first stands for all."""
+    chosen: dict[tuple[str, Line], tuple[str, LedgerRecord]] = {}
+    for topic, record in found:
+        line = topic, line_of(record.sink_id, record.key)
+        chosen[line] = chosen.pop(line, (topic, record))
+    return list(chosen.values())
 
 
 def _finish(sink: SinkClient, topic: str, record: LedgerRecord) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.commit.ledger_codec import claim_time, decode_claim
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import ProducerMarks
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.cli.report import batch_word, verdict_word

@@ -18,13 +18,13 @@ from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.commit.each_line import carry_out, lines_of, operate_each_line
 from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
 from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, NotAnswered, TransactionListing
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
-from kafka_sink.commit.preflight import ONGOING, DescribeTransactions
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import SetAside
@@ -32,6 +32,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions

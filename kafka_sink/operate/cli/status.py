@@ -13,9 +13,9 @@ from typing import Any
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts, broker_arguments
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import Listed
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.operate.cli.brokers import given_brokers, ledger_of_file, producer_options

@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.ledger import LedgerRecord
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 from kafka_sink.operate.cli.read_commands import unreadable_lines

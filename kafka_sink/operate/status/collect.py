@@ -22,6 +22,7 @@ from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TRANSACTION_LOG
 from kafka_sink.commit.command_texts import BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
+from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
@@ -29,7 +30,6 @@ from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds, list_body
 from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.open_decisions import judge_open
-from kafka_sink.commit.preflight import DescribeTransactions
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.commits import NO_LEDGER
@@ -109,7 +109,7 @@ class ClusterLook:
             asked_topics=self.asked_topics,
         )
         found = replace(found, ends=self._list_ends(topics, found.written_topics))
-        found = self._find_hanging(found, listed)
+        found = self._look_for_hanging(found, listed)
         return replace(found, notes=tuple(self._notes), limits=tuple(self._limits))
 
     def settings_of(self, ledger_topic: str) -> DeliverySettings:
@@ -259,7 +259,7 @@ class ClusterLook:
             self._notes.append(f"not every stable offset was told: {trouble}")
         return {where: (found.stable[where], found.end[where]) for where in partitions if where in found.end}
 
-    def _find_hanging(self, facts: ClusterFacts, listed: Mapping[str, ListedId]) -> ClusterFacts:
+    def _look_for_hanging(self, facts: ClusterFacts, listed: Mapping[str, ListedId]) -> ClusterFacts:
         """Between two requests there are records of others, so it is looked twice before the leaders are asked who it
         is."""
         if self._limits or self._notes:

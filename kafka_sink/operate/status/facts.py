@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.frozen import frozen
 
 Partition = tuple[str, int]

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, IntEnum
 
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import has_letters_of_sink_id, name_of_sink, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import Standing
-from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.frozen import frozen
+from kafka_sink.kafka.wire.transaction_states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
 
 # No decision is a finding before this, however little time it has.
@@ -294,7 +295,7 @@ def _judge_unmarked(
     topics, oldest = _topics_of(found), min(found, key=lambda one: one.start_ms)
     who = f"{len(found)} transactions of sink {sink_id}" if sink_id else (
         f"the transaction {oldest.transactional_id!r}, which is not of a sink")  # fmt: skip
-    fates = {"PrepareCommit": "committed", "PrepareAbort": "aborted"}
+    fates = {PREPARE_COMMIT: "committed", PREPARE_ABORT: "aborted"}
     fate = " or ".join(sorted({fates.get(one.state, one.state) for one in found}))
     text = (
         f"read_committed readers of {_names(topics)} wait for the markers of {who}: that is {fate}, it began "

@@ -19,16 +19,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import OPEN_STATES
 from kafka_sink.commit.open_parts import ProducerQuestion
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.ask import Repeat
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
+from kafka_sink.kafka.wire.transaction_states import COMPLETE_ABORT
 from kafka_sink.operate.status.facts import OpenProducer, Partition
-
-ABORTED = "CompleteAbort"
 
 
 class OpenProducers(ProducerQuestion):
@@ -60,7 +59,7 @@ def ask_leaders(client: Client, held: Sequence[Partition]) -> OpenProducers:
             break
         for body in bodies:
             asked.on_body(body)
-        asked.go_on()
+        asked.ask_rest()
     return asked
 
 
@@ -74,4 +73,4 @@ def is_aborted(one: OpenProducer, told: TransactionDescription, transaction_vers
     raises it by one in version 2, and not below. With an older epoch the leader has an earlier transaction."""
     of_end = (0, 1) if transaction_version >= 2 else (0,)
     is_of_task = parse_task_identity(told.transactional_id) is not None
-    return is_of_task and told.state == ABORTED and told.producer_epoch - one.producer_epoch in of_end
+    return is_of_task and told.state == COMPLETE_ABORT and told.producer_epoch - one.producer_epoch in of_end

@@ -1,6 +1,6 @@
 """Closed batches waiting for their partition's leader: one queue per partition, and which may be sent now.
 
-Batches arrive closed (the task thread owns the open ones), so linger and batch size are already handled; what remains
+Batches arrive closed (the appender owns the open ones), so linger and batch size are already handled; what remains
 is back-off, order and fairness. It knows no broker: leaders are passed in as a view, and the caller decides whether a
 batch may be sent.
 

@@ -73,13 +73,14 @@ class BatchSender:
         # Batches of the response that is being read.
         self._delivered: list[ProducerBatch] = []
         self.accumulator = Accumulator(loads)
+        # With one request in flight: partitions with a batch in it. Another leader's connection must wait, too.
+        self._busy: set[TopicPartition] | None = None
+        # Put together once, as it is called for every batch (tests/integration/test_calls.py).
         self._may_send: Callable[[ProducerBatch], bool] = lambda _: True
         if transaction is not None and sequences is not None:
             self._may_send = lambda batch: transaction.may_send(batch.topic_partition) and sequences.may_send(batch)
         elif sequences is not None:
             self._may_send = sequences.may_send
-        # With one request in flight: partitions with a batch in it. Another leader's connection must wait, too.
-        self._busy: set[TopicPartition] | None = None
         if options.max_in_flight_requests_per_connection == 1:
             busy, may_send = set[TopicPartition](), self._may_send
             self._busy = busy
@@ -294,7 +295,7 @@ class BatchSender:
         batch.on_answered(is_definite=is_definite(error_code))
         if batch.is_done:
             return False
-        if refuses_identity(error_code) and self._may_replace_identity(batch, answer):
+        if refuses_identity(error_code) and self._ask_for_another_identity(batch, answer):
             self._try_again(now_ms, batch, describe(error_code), error_code)
             return False
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
@@ -311,7 +312,8 @@ class BatchSender:
         self._try_again(now_ms, batch, describe(error_code), error_code)
         return outcome is ProduceOutcome.RETRY_ELSEWHERE
 
-    def _may_replace_identity(self, batch: ProducerBatch, answer: Mapping[str, Any]) -> bool:
+    def _ask_for_another_identity(self, batch: ProducerBatch, answer: Mapping[str, Any]) -> bool:
+        """False: the identity was confirmed before, so somebody has ended the transaction."""
         return self._transaction is not None and self._transaction.on_identity_refused(self._refusal(batch, answer))
 
     def _retry_of(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> Retry:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class PendingOperation:
-    """An operation with a result: flush, close, a step of a transaction. The producer writes its end into it."""
+    """An operation with a result: flush, close, a step of a transaction. The mailbox writes its end into it."""
 
     name: str
     is_posted: bool = False

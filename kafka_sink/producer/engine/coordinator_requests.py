@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_sink.errors import TransactionAborted
+from kafka_sink.kafka.client.coordinator_lookup import GROUP_KEY, TRANSACTION_KEY
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -26,7 +27,6 @@ from kafka_sink.producer.engine.commands import SendOffsets
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity
 from kafka_sink.producer.engine.transaction import Transaction, TransactionState
 
-GROUP_KEY, TRANSACTION_KEY = 0, 1
 MAY_ARRIVE_LATE = "an InitProducerId has no answer: it may still arrive, and would abort even a prepared transaction"
 
 

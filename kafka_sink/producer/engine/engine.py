@@ -12,8 +12,8 @@ A step has a fixed order, so that each part sees the results of those before it:
  8  metadata          if something above found it stale
  9  results           flushes and closes that ended
 
-Only the sender thread calls it. What other threads may read (`cluster`, `refusal`, `queue_loads`) is published by the
-sender (producer/sender.py) after each step.
+Only the sender thread calls it. What other threads may read is published by the sender (producer/sender.py): `cluster`
+and `refusal` after each step, `queue_loads` once, as it is the engine's own dictionary.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.kafka.client.commands import NetworkEvent
+from kafka_sink.kafka.client.coordinator_lookup import FoundCoordinator
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
@@ -34,13 +35,14 @@ from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.batch_sender import BatchSender
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import CoordinatorRequest
+from kafka_sink.producer.engine.failure import CLOSED
 from kafka_sink.producer.engine.produce_request import ProduceRequest
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity, TopicPartition
 from kafka_sink.producer.engine.producer_id import ProducerIdSource
 from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
 from kafka_sink.producer.engine.sequences import Sequences
 from kafka_sink.producer.engine.transaction import Transaction, TransactionState
-from kafka_sink.producer.engine.transaction_requests import KnownCoordinator, TransactionRequests
+from kafka_sink.producer.engine.transaction_requests import TransactionRequests
 
 THROTTLED = "the broker throttles this client, because a quota of this client is used up"
 
@@ -54,12 +56,12 @@ class Engine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
-        self._coordinators: dict[tuple[int, str], KnownCoordinator] = {}
+        self._coordinators: dict[tuple[int, str], FoundCoordinator] = {}
         self._replaced_topics = ReplacedTopics(self.metadata)
         # The ends of calls in this step, besides those of the transaction.
         self._finished: list[c.Finished] = []
         self._reset_producer(options)
-        # With the number of the last batch that it waits for.
+        # Flushes under way, each with the number of the last batch that it waits for.
         self._flushes: list[tuple[c.PendingOperation, int]] = []
         self._closes: list[c.PendingOperation] = []
         # Why nothing is accepted or sent any more.
@@ -86,9 +88,9 @@ class Engine:
             self._transaction,
             self.queue_loads,
         )
-        # Of the metadata: what earlier ones say of topic ids may be from before this producer.
+        # The first metadata refresh of this producer: topic ids from earlier ones may be outdated.
         self._first_refresh = self.metadata.next_number
-        # The one that shows whether partitions of a transaction to be aborted have leaders.
+        # The refresh that shows whether the partitions of a transaction to be aborted have leaders.
         self._refresh_before_end: int | None = None
 
     # ---- published by the sender ----
@@ -103,7 +105,7 @@ class Engine:
         if self._end is not None:
             return self._end
         if self._closes:
-            return LocalProtocolError("the producer is closed")
+            return LocalProtocolError(CLOSED)
         return None if self._transaction is None else self._transaction.refusal
 
     @property
@@ -229,7 +231,8 @@ class Engine:
         if error is None and (is_asking or self._flushes or self._closes or not self._is_over()):
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
-            before, ends = self._batches, self._transaction.finished if self._transaction is not None else []
+            before = self._batches
+            ends = [] if self._transaction is None else self._transaction.finished
             self._reset_producer(replace(self._options, transactional_id=call.transactional_id))
             # What this step has done before.
             self._batches.completions, self._batches.observations = before.completions, before.observations
@@ -237,28 +240,29 @@ class Engine:
             if self._transaction is not None and self.nodes.transaction_version == 1:
                 # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced.
                 self.metadata.request_news()
-        has_begun = error is None and self._go_on(call.expected)
+        has_begun = error is None and self._begin_expected(call.expected)
         self._finished.append(c.Finished(call.operation, error, has_begun))
 
-    def _go_on(self, expected: ProducerIdentity | None) -> bool:
-        if expected is None or self._transaction is None or not self.nodes.epochs_go_on:
+    def _begin_expected(self, expected: ProducerIdentity | None) -> bool:
+        if expected is None or self._transaction is None or not self.nodes.epoch_of_end_is_safe:
             return False
-        self._transaction.go_on(expected)
+        self._transaction.begin_expected(expected)
         return True
 
     def _on_transaction_call(self, call: c.TransactionCall) -> None:
         transaction = self._transaction
         if self._end is not None or self._closes or transaction is None:
-            error = self._end or LocalProtocolError(
-                "the producer is closed" if self._closes else "this producer has no transactional.id"
-            )
+            error = self._end or LocalProtocolError(CLOSED if self._closes else "this producer has no transactional.id")
             self._finished.append(c.Finished(call.operation, error))
         elif isinstance(call, c.SendOffsets):
             transaction.send_offsets(call)
         elif isinstance(call, c.ResumeTransaction):
             transaction.resume(call.operation, call.receipt)
         elif call.event is TransactionEvent.BEGIN:
-            transaction.begin(call.operation, self.nodes.transaction_version, goes_on=self.nodes.epochs_go_on)
+            nodes = self.nodes
+            transaction.begin(
+                call.operation, nodes.transaction_version, epoch_of_end_is_safe=nodes.epoch_of_end_is_safe
+            )
         else:
             transaction.start(call.operation, call.event)
 
@@ -399,7 +403,7 @@ class Engine:
             self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():
             self._finished.extend(c.Finished(operation) for operation in self._closes)
-            self._end = self._end or LocalProtocolError("the producer is closed")
+            self._end = self._end or LocalProtocolError(CLOSED)
             self._closes = []
         if self._end is not None:
             self.nodes.close_all()

@@ -21,6 +21,8 @@ from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 E = TypeVar("E", bound=DeliveryError)
 
+CLOSED = "the producer is closed"
+
 _ADVICE = {
     MESSAGE_TOO_LARGE: (
         "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "

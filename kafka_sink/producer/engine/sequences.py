@@ -38,11 +38,10 @@ from dataclasses import dataclass, field
 
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.formats.records.batch import NO_SEQUENCE
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity, TopicPartition
 
 SEQUENCE_MODULUS = 2**31
-# One below the maximum: brokers reserve 32767 for fencing, so a producer id with this epoch is used up.
-PRODUCER_EPOCH_MAX = 32766
 # How many batches a broker remembers per producer and partition.
 BATCHES_REMEMBERED = 5
 
@@ -121,10 +120,6 @@ class Sequences:
             return partition.unacked[0] is batch
         return batch.base_sequence == sequence_after(partition.last_acked_sequence, 1)
 
-    def is_unresolved(self, topic_partition: TopicPartition) -> bool:
-        partition = self._partitions.get(topic_partition)
-        return partition is not None and partition.is_unresolved
-
     def settle_unresolved(self) -> tuple[TopicPartition, ...]:
         """Checks unresolved partitions in which nothing is unacknowledged; returns those that may have a gap."""
         if not self.may_be_unresolved:
@@ -174,6 +169,7 @@ class Sequences:
             self._known_at.add(batch.topic_partition)
         last = (batch.base_sequence + batch.record_count - 1) % SEQUENCE_MODULUS
         before = partition.last_acked_sequence
+        # The usual case is seen without a call, as this is done for every batch (tests/integration/test_calls.py).
         if last == before + batch.record_count or _is_later(last, before):
             partition.last_acked_sequence = last
 

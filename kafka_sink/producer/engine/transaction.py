@@ -21,12 +21,12 @@ RENEWING.
 In version 2 the markers of the last transaction have the epoch of the next one, and leaders before Kafka 4.2 take one
 that arrives a second time for the end of that one (KAFKA-19446). There, too, a transaction begins with a new epoch.
 
-In version 2 a producer that knows the end of the last transaction under its id can go on without asking for an identity
-(`go_on`). This one is expected until a record is acknowledged: the leader has asked the coordinator, which accepts only
-the epoch that it has itself. If a leader refuses it before that, and every send was refused for sure, nothing of the
-transaction is in any log: the state REPLACING, in which the coordinator is asked for an identity and the batches wait.
-After an acknowledged record, or a send without a definite answer, a refusal is what it always is: somebody has ended
-the transaction.
+In version 2 a producer that knows the end of the last transaction under its id can begin the next one without asking
+for an identity (`begin_expected`). This one is expected until a record is acknowledged: the leader has asked the
+coordinator, which accepts only the epoch that it has itself. If a leader refuses it before that, and every send was
+refused for sure, nothing of the transaction is in any log: the state REPLACING, in which the coordinator is asked for
+an identity and the batches wait. After an acknowledged record, or a send without a definite answer, a refusal is what
+it always is: somebody has ended the transaction.
 
 A prepared transaction (PREPARED) has all its records in the log and belongs to the holder of its receipt. Nothing here
 ends it, not even closing the producer. A producer that resumes a receipt may end that transaction and then has no
@@ -232,7 +232,7 @@ class Transaction:
             self._finish("prepare", error)
             self.finish_offsets(error)
 
-    def go_on(self, identity: ProducerIdentity) -> None:
+    def begin_expected(self, identity: ProducerIdentity) -> None:
         """Instead of an init and a begin; see the module."""
         self._move(TransactionEvent.INIT)
         self.transaction_version = 2
@@ -240,17 +240,18 @@ class Transaction:
         self.is_expected = True
         self._move(TransactionEvent.BEGIN)
 
-    def begin(self, operation: PendingOperation, transaction_version: int, *, goes_on: bool) -> None:
-        """`goes_on`: it may have the epoch that the end of the last one gave (`NodeSet.epochs_go_on`)."""
+    def begin(self, operation: PendingOperation, transaction_version: int, *, epoch_of_end_is_safe: bool) -> None:
+        """`epoch_of_end_is_safe`: the transaction may have the epoch that the end of the last one gave (`NodeSet`)."""
         if self.state is TransactionState.RENEWING:
             self._waiting["begin"].append(operation)
             self._version_to_begin = transaction_version
             return
         is_changed = transaction_version != self.transaction_version
-        if self.state is TransactionState.READY and (is_changed or (self.has_epoch_of_end and not goes_on)):
+        has_unsafe_epoch = self.has_epoch_of_end and not epoch_of_end_is_safe
+        if self.state is TransactionState.READY and (is_changed or has_unsafe_epoch):
             # After a change of the transaction version, too, the id continues with a new epoch.
             self._move(TransactionEvent.RENEW)
-            self.begin(operation, transaction_version, goes_on=goes_on)
+            self.begin(operation, transaction_version, epoch_of_end_is_safe=epoch_of_end_is_safe)
             return
         refusal = self._refusal_of(TransactionEvent.BEGIN)
         if refusal is None:

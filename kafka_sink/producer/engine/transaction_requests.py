@@ -20,7 +20,6 @@ request. A producer of prepared transactions that is not alone must use another 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kafka_sink.errors import (
     AuthorizationError,
@@ -32,6 +31,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.errors.table.brokers import TRANSACTION_TOO_LONG
 from kafka_sink.kafka.client.backoff import MARKERS_BACKOFF_MS, Backoff
+from kafka_sink.kafka.client.coordinator_lookup import FoundCoordinator
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
@@ -69,19 +69,13 @@ REFUSALS = (
 )
 
 
-class KnownCoordinator(NamedTuple):
-    node_id: int
-    # Of the metadata after that: a coordinator that has just joined is not in an earlier one.
-    first_refresh: int
-
-
 class TransactionRequests:
     def __init__(
         self,
         transaction: Transaction,
         options: ProducerOptions,
         backoff: Backoff,
-        coordinators: dict[tuple[int, str], KnownCoordinator],
+        coordinators: dict[tuple[int, str], FoundCoordinator],
         metadata: Metadata,
     ) -> None:
         """`coordinators`: by type and name of the key. They outlive this producer and save the next one of the same id
@@ -135,7 +129,7 @@ class TransactionRequests:
             asked = FindCoordinator(asked)
         return Request(asked.api, asked.body, asked, self._request_timeout_ms, *asked.versions)
 
-    def coordinator_for(self, request: Request) -> KnownCoordinator | None:
+    def coordinator_for(self, request: Request) -> FoundCoordinator | None:
         """The broker to send it to; None: any broker."""
         asked: CoordinatorRequest = request.purpose
         return None if isinstance(asked, FindCoordinator) else self._coordinators[asked.key]
@@ -264,7 +258,7 @@ class TransactionRequests:
         return BrokerError(f"{who}: {answer}", entry, code=code, api=asked.api.name)
 
     def _keep_coordinator(self, key: tuple[int, str], node_id: int) -> None:
-        self._coordinators[key] = KnownCoordinator(node_id, self._metadata.next_number)
+        self._coordinators[key] = FoundCoordinator(node_id, self._metadata.next_number)
         if len(self._coordinators) > COORDINATORS_MAX:
             del self._coordinators[next(iter(self._coordinators))]
 

@@ -14,16 +14,17 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.each_line import Begin, operate_each_line
 from kafka_sink.commit.end_txn import AbortTransactions
 from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.commit.listing import TransactionListing
 from kafka_sink.commit.messages import SWEPT
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.session import CommitResult, DriverOperation
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.moments import Moment

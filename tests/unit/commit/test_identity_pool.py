@@ -16,8 +16,8 @@ from kafka_sink.commit.identity_pool import (
     next_identity,
 )
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
 from kafka_sink.options import ProducerOptions
-from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX
 
 RUN, NEXT_RUN = "a" * 16, "b" * 16
 PREPARED = PreparedTransaction("x", 7, 3, 2)

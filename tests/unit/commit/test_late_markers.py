@@ -20,7 +20,7 @@ RENEW = "renew driver epoch"
 @pytest.fixture
 def bench() -> Bench:
     made = Bench(transaction_version=2)
-    made.settings = replace(made.settings, epochs_go_on=False)
+    made.settings = replace(made.settings, epoch_of_end_is_safe=False)
     return made
 
 
@@ -56,11 +56,11 @@ def test_a_draft_that_is_given_up_stays_none_though_the_last_marker_arrives_agai
     assert bench.seen() == [2, 2]
 
 
-@pytest.mark.parametrize("epochs_go_on", [True, False])
+@pytest.mark.parametrize("epoch_of_end_is_safe", [True, False])
 def test_a_new_epoch_is_requested_before_each_further_record_and_only_where_it_is_needed(
-    bench: Bench, epochs_go_on: bool
+    bench: Bench, epoch_of_end_is_safe: bool
 ) -> None:
-    bench.settings = replace(bench.settings, epochs_go_on=epochs_go_on)
+    bench.settings = replace(bench.settings, epoch_of_end_is_safe=epoch_of_end_is_safe)
     session, requests = bench.session(), list[Ask]()
     bench.before = requests.append
     for batch in range(2):
@@ -69,6 +69,6 @@ def test_a_new_epoch_is_requested_before_each_further_record_and_only_where_it_i
     steps = [
         purpose for purpose, _ in groupby(each.purpose for each in requests if each.purpose in (RENEW, WRITE, END))
     ]
-    further = [WRITE, END] if epochs_go_on else [RENEW, WRITE, END]
+    further = [WRITE, END] if epoch_of_end_is_safe else [RENEW, WRITE, END]
     assert steps == [WRITE, END, *further * 3]
     assert bench.seen() == [2, 2]

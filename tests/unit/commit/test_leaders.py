@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit.preflight import ONGOING, Preflight
+from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 from tests.support.tiny_broker import TIMEOUT_MS
 from tests.unit.commit.driver_bench import COMMIT, END, LEADERLESS, LOST, NOT_SENT, SECOND, THIRD, Bench, without_rows
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, advice_text, judge_open
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.operate.cli.report import verdict_word

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import TaskIdentity, run_of_label
 from kafka_sink.commit.ledger import Kind, LedgerRecord
-from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
 from kafka_sink.kafka.client.ask import Ask
+from kafka_sink.kafka.wire.transaction_states import ONGOING
 from tests.unit.commit.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 SINK, NAMED, SINCE_MS = "sink-query", "sink", 1_000

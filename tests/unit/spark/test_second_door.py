@@ -17,7 +17,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import second_door
 from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.second_door import INTERRUPTED, WriteSummary, _settings, _summarize
-from kafka_sink.spark.task_context import RUN_ID
+from kafka_sink.spark.task_context import JOB_GROUP
 
 FRAME: Any = SimpleNamespace(isStreaming=False)
 KEY = BatchKey("q", 7)
@@ -165,7 +165,7 @@ def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) ->
         raise ValueError(text)
 
     monkeypatch.setattr(second_door, "_write_batch", write)
-    context = SimpleNamespace(getLocalProperty={RUN_ID: RUN}.get)
+    context = SimpleNamespace(getLocalProperty={JOB_GROUP: RUN}.get)
     conf = SimpleNamespace(get=lambda name, default: "1m")
     frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context, conf=conf))
     if is_only_sink:

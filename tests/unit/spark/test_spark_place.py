@@ -14,16 +14,16 @@ from kafka_sink.spark.task_context import (
     BATCH_ID,
     CONTINUOUS,
     DESCRIPTION,
+    JOB_GROUP,
     QUERY_ID,
-    RUN_ID,
     TaskPlace,
     place_in_batch,
     place_in_stream,
 )
 
-STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
+STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", JOB_GROUP: "r-1"}
 QUERY, RUN = "8d2dbe5c-1a33-4cb4-8a0f-7f1f3a7f0d6e", "2f1c9f6e-0b58-4a51-9a53-0f6d1e0f7b11"
-INSIDE = {QUERY_ID: QUERY, BATCH_ID: "7", RUN_ID: RUN, DESCRIPTION: f"name\nid = {QUERY}\nrunId = {RUN}\nbatch = 7"}
+INSIDE = {QUERY_ID: QUERY, BATCH_ID: "7", JOB_GROUP: RUN, DESCRIPTION: f"name\nid = {QUERY}\nrunId = {RUN}\nbatch = 7"}
 
 
 class Context:
@@ -100,11 +100,11 @@ def test_inside_foreach_batch_the_number_of_the_batch_is_that_batch_in_the_run_o
 @pytest.mark.parametrize(
     "changed",
     [
-        {RUN_ID: "nightly export"},
-        {RUN_ID: ""},
-        {RUN_ID: QUERY},
-        {RUN_ID: "11111111-1111-1111-1111-111111111111"},
-        {RUN_ID: "5b0f5ad1-62a5-4a44-8a44-2a5a3f1f3f10"},
+        {JOB_GROUP: "nightly export"},
+        {JOB_GROUP: ""},
+        {JOB_GROUP: QUERY},
+        {JOB_GROUP: "11111111-1111-1111-1111-111111111111"},
+        {JOB_GROUP: "5b0f5ad1-62a5-4a44-8a44-2a5a3f1f3f10"},
     ],
     ids=["words", "nothing", "the query's id", "no random UUID", "not the run that Spark describes"],
 )

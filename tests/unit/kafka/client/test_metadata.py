@@ -99,7 +99,7 @@ def test_news_are_the_answer_to_a_refresh_that_was_requested_after_the_doubt() -
     driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body
     driver.cluster.answer(older, driver.cluster.metadata_body(older))
     driver.run()
-    assert not tracker.has_answered(refresh) and not tracker.is_just_learnt(driver.now_ms)
+    assert not tracker.has_answered(refresh) and not tracker.is_just_asked(driver.now_ms)
     driver.sleep(100)
     assert tracker.has_answered(refresh)
     asked = driver.cluster.requests_of(METADATA)[-1]
@@ -119,7 +119,7 @@ def test_an_answer_from_far_away_has_just_come_and_one_that_waited_to_be_read_ha
         driver.cluster.answer(asked, driver.cluster.metadata_body(asked))
         driver.run()
         assert tracker.has_answered(refresh)
-        assert not tracker.is_just_learnt(driver.now_ms)
+        assert not tracker.is_just_asked(driver.now_ms)
         assert tracker.is_just_answered(driver.now_ms) is is_young
 
 

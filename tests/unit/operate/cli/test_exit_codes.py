@@ -12,10 +12,10 @@ import pytest
 
 from kafka_sink.__main__ import _exit_code
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import (

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_sink.commit.admin.topics import TopicState
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.formats.records.scalar import Record

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
-from kafka_sink.commit.preflight import TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
 from kafka_sink.operate.status.findings import Finding, Limits, Severity, Trouble, by_sink, judge, span, worst

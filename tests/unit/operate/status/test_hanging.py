@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.commit.preflight import TransactionDescription
+from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.operate.status.facts import OpenProducer
 from kafka_sink.operate.status.hanging import is_aborted, is_alive
 

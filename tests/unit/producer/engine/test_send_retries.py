@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, TransportError
+from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, METADATA
 from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.producer.engine.commands import Abandon, Append, BatchObserved, Close, Flush
 from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
-from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX
 from tests.unit.producer.engine.driver import (
     BACKOFF_MS,
     DUPLICATE,

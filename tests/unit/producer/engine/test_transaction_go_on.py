@@ -24,7 +24,7 @@ def going_on(**more: object) -> TransactionDriver:
     """A transaction with the expected identity has begun; the coordinator would give another one."""
     driver = TransactionDriver(2, is_initialised=False, **more)  # type: ignore[arg-type]
     driver.producer_epoch = GIVEN.producer_epoch - 1
-    assert driver.ok(driver.go_on(EXPECTED))
+    assert driver.ok(driver.begin_expected(EXPECTED))
     return driver
 
 
@@ -54,7 +54,7 @@ def test_where_the_end_gives_no_epoch_or_a_late_marker_could_end_the_next_one_th
     version: int, metadata: int
 ) -> None:
     driver = TransactionDriver(version, is_initialised=False, metadata_version=metadata)
-    assert driver.ok(driver.go_on(EXPECTED))
+    assert driver.ok(driver.begin_expected(EXPECTED))
     assert "init_transactions" in str(driver.refusal_of(driver.begin()))
     assert driver.ok(driver.init())
     assert driver.names() == ["FindCoordinator", "InitProducerId"]
@@ -218,7 +218,7 @@ def test_a_transaction_without_records_leaves_the_expected_identity_to_the_next_
     receipt = driver.receipt_of(driver.prepare())
     assert (receipt.producer_id, receipt.producer_epoch, receipt.is_started) == (*EXPECTED, False)
     assert driver.names() == []
-    assert driver.ok(driver.go_on(EXPECTED))
+    assert driver.ok(driver.begin_expected(EXPECTED))
     driver.send(0)
     assert driver.sent[-1].identity == EXPECTED and driver.count(FIND_COORDINATOR) == 0
 

@@ -31,7 +31,7 @@ CAUSE = ProducerFenced("somebody else")
 
 CALLS: dict[str, Callable[[Transaction], None]] = {
     "init": lambda transaction: transaction.start(1, TransactionEvent.INIT),
-    "begin": lambda transaction: transaction.begin(1, 1, goes_on=False),
+    "begin": lambda transaction: transaction.begin(1, 1, epoch_of_end_is_safe=False),
     "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
     "prepare": lambda transaction: transaction.start(1, TransactionEvent.PREPARE),
     "resume": lambda transaction: transaction.resume(1, RECEIPT),
@@ -247,7 +247,7 @@ def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, li
     if state == "replacing":
         driver = TransactionDriver(2, brokers=2, coordinator=1, is_initialised=False)
         driver.hold(PRODUCE, END_TXN, INIT_PRODUCER_ID)
-        driver.go_on(ProducerIdentity(7, 3))
+        driver.begin_expected(ProducerIdentity(7, 3))
         driver.send()
         driver.reply(PRODUCE, 47)
         return driver, []

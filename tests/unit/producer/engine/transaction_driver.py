@@ -93,7 +93,7 @@ class TransactionDriver(EngineDriver):
     def init(self) -> int:
         return self._call(TransactionStep(self.operation_id(), TransactionEvent.INIT))
 
-    def go_on(self, identity: ProducerIdentity) -> int:
+    def begin_expected(self, identity: ProducerIdentity) -> int:
         """Or starts over only, where the rules give no such identity."""
         return self._call(StartOver(self.operation_id(), TRANSACTIONAL_ID, identity))
 
