@@ -18,7 +18,7 @@ from kafka_sink.commit.ledger import line_of_key
 from kafka_sink.commit.listing import LedgerListing, NotAnswered, TransactionListing
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.takeover import StopRuns
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import ONGOING
 
 # Makes a state machine that begins at this time.
 Begin = Callable[[int], Any]

@@ -50,7 +50,7 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
 from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX, ProducerIdentity
-from kafka_sink.kafka.wire.transaction_states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
+from kafka_sink.kafka.wire.apis import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.options import ProducerOptions
 
 # Ids dropped beyond these limits expire at the brokers. Sinks that write in one application:

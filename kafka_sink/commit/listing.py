@@ -30,8 +30,14 @@ from kafka_sink.formats.records.skim import Skimmed
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
-from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
-from kafka_sink.kafka.wire.transaction_states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from kafka_sink.kafka.wire.apis import (
+    DESCRIBE_PRODUCERS,
+    LIST_OFFSETS,
+    LIST_TRANSACTIONS,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
 
 LIST = "list transactions"
 ENDS, STABLE = "log ends", "stable offsets"

@@ -17,7 +17,7 @@ from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
-from kafka_sink.kafka.wire.transaction_states import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
+from kafka_sink.kafka.wire.apis import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
 
 COMMITTED_STATES = (PREPARE_COMMIT, COMPLETE_COMMIT)
 FOLLOWING_STATES = (ONGOING, *COMMITTED_STATES)

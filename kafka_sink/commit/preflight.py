@@ -45,10 +45,10 @@ from kafka_sink.kafka.wire.apis import (
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
     METADATA,
+    ONGOING,
     RESOURCE_TOPIC,
 )
 from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
-from kafka_sink.kafka.wire.transaction_states import ONGOING
 
 OPEN_PARTS = "describe producers"
 LEADERS = "find partitions without a leader"

@@ -40,7 +40,7 @@ from kafka_sink.commit.messages import NAMED_MAX
 from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import ONGOING
 
 # Reported once per process, because it does not change.
 NOT_VERIFIED = (

@@ -22,8 +22,7 @@ from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.commit.sweep import Sweep, SweepRule
 from kafka_sink.kafka.client.ask import Ask, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
-from kafka_sink.kafka.wire.apis import Api
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import ONGOING, Api
 from kafka_sink.producer.engine.engine import Engine
 from tests.sim.delivery.executor import Executor
 

@@ -46,6 +46,13 @@ class Endpoint:
     rack: str | None = None
 
 
+class FoundCoordinator(NamedTuple):
+    """`first_refresh` of the metadata after that: a coordinator that has just joined is not in an earlier one."""
+
+    node_id: int
+    first_refresh: int
+
+
 class PartitionLeader(NamedTuple):
     leader_id: int = NO_LEADER
     leader_epoch: int = NO_EPOCH

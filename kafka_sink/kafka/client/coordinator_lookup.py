@@ -12,25 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
+from kafka_sink.kafka.client.cluster import FoundCoordinator
 from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request
-from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
+from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, TRANSACTION_KEY
 
-GROUP_KEY, TRANSACTION_KEY = 0, 1
 # An id has at most some hundred bytes; a thousand stay far below what a broker accepts as one request.
 KEYS_MAX = 1_000
 # More coordinators than these are not kept from one operation to the next.
 FOUND_MAX = 10_000
-
-
-class FoundCoordinator(NamedTuple):
-    """`first_refresh` of the metadata after that: a coordinator that has just joined is not in an earlier one."""
-
-    node_id: int
-    first_refresh: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

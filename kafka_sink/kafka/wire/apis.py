@@ -158,6 +158,8 @@ METADATA = Api(3, "Metadata", versions=(4, 13), flexible=9, throttled_since=6, r
 OFFSET_COMMIT = Api(8, "OffsetCommit", versions=(2, 9), flexible=8, throttled_since=4)
 OFFSET_FETCH = Api(9, "OffsetFetch", versions=(1, 9), flexible=6, batched_since=8)
 FIND_COORDINATOR = Api(10, "FindCoordinator", versions=(0, 6), flexible=3, throttled_since=2, batched_since=4)
+# Types of the key whose coordinator is looked for.
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 JOIN_GROUP = Api(11, "JoinGroup", versions=(0, 9), flexible=6)
 HEARTBEAT = Api(12, "Heartbeat", versions=(0, 4), flexible=4)
 LEAVE_GROUP = Api(13, "LeaveGroup", versions=(0, 5), flexible=4)
@@ -189,6 +191,10 @@ DESCRIBE_QUORUM = Api(55, "DescribeQuorum", versions=(1, 1), flexible=0)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", versions=(0, 2), flexible=0)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", versions=(0, 0), flexible=0)
 DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", versions=(0, 0), flexible=0)
+# States of a transaction. "Prepare": its end is decided, and markers are being written. "Complete": all have been.
+ONGOING = "Ongoing"
+PREPARE_COMMIT, COMPLETE_COMMIT = "PrepareCommit", "CompleteCommit"
+PREPARE_ABORT, COMPLETE_ABORT = "PrepareAbort", "CompleteAbort"
 LIST_TRANSACTIONS = Api(66, "ListTransactions", versions=(0, 2), flexible=0)
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in tuple(globals().values()) if isinstance(api, Api)})

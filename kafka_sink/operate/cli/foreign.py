@@ -18,8 +18,7 @@ from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, Operatio
 from kafka_sink.errors.table.commits import COMMAND_WRONG
 from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
-from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
-from kafka_sink.kafka.wire.transaction_states import ONGOING, PREPARE_COMMIT
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, ONGOING, PREPARE_COMMIT
 from kafka_sink.operate.cli.report import DONE, OPEN, Report, confirm
 from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.status.findings import span

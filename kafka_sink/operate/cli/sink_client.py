@@ -31,8 +31,7 @@ from kafka_sink.commit.set_aside import SetAside
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK
 from kafka_sink.kafka.client.outcome import describe_answer
-from kafka_sink.kafka.wire.apis import METADATA
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import METADATA, ONGOING
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions

@@ -20,7 +20,7 @@ from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import Standing
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.wire.transaction_states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
+from kafka_sink.kafka.wire.apis import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
 
 # No decision is a finding before this, however little time it has.

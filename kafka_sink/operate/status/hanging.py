@@ -25,8 +25,7 @@ from kafka_sink.commit.listing import OPEN_STATES
 from kafka_sink.commit.open_parts import ProducerQuestion
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.ask import Repeat
-from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
-from kafka_sink.kafka.wire.transaction_states import COMPLETE_ABORT
+from kafka_sink.kafka.wire.apis import COMPLETE_ABORT, DESCRIBE_PRODUCERS
 from kafka_sink.operate.status.facts import OpenProducer, Partition
 
 

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_sink.errors import TransactionAborted
-from kafka_sink.kafka.client.coordinator_lookup import GROUP_KEY, TRANSACTION_KEY
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FIND_COORDINATOR,
+    GROUP_KEY,
     INIT_PRODUCER_ID,
+    TRANSACTION_KEY,
     TXN_OFFSET_COMMIT,
     Api,
 )

@@ -24,9 +24,8 @@ from dataclasses import replace
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.backoff import Backoff
-from kafka_sink.kafka.client.cluster import ClusterView
+from kafka_sink.kafka.client.cluster import ClusterView, FoundCoordinator
 from kafka_sink.kafka.client.commands import NetworkEvent
-from kafka_sink.kafka.client.coordinator_lookup import FoundCoordinator
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request

@@ -31,7 +31,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.errors.table.brokers import TRANSACTION_TOO_LONG
 from kafka_sink.kafka.client.backoff import MARKERS_BACKOFF_MS, Backoff
-from kafka_sink.kafka.client.coordinator_lookup import FoundCoordinator
+from kafka_sink.kafka.client.cluster import FoundCoordinator
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outcome, describe
 from kafka_sink.kafka.client.request import Answer, Request

@@ -23,8 +23,7 @@ from kafka_sink.commit.messages import SWEPT
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.session import CommitResult, DriverOperation
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, ONGOING, PRODUCE
 from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.moments import Moment

@@ -14,7 +14,7 @@ from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import ONGOING
 from tests.support.tiny_broker import TIMEOUT_MS
 from tests.unit.commit.driver_bench import COMMIT, END, LEADERLESS, LOST, NOT_SENT, SECOND, THIRD, Bench, without_rows
 

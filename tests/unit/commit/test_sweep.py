@@ -14,7 +14,7 @@ from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
 from kafka_sink.kafka.client.ask import Ask
-from kafka_sink.kafka.wire.transaction_states import ONGOING
+from kafka_sink.kafka.wire.apis import ONGOING
 from tests.unit.commit.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 SINK, NAMED, SINCE_MS = "sink-query", "sink", 1_000
