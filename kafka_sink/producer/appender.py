@@ -223,8 +223,9 @@ class Appender:
 
     def admit(self, byte_count: int, record_count: int, take: Callable[[], T], waited_ms: int = 0) -> T:
         """Runs `take` under the lock as soon as there is room and no earlier thread is waiting."""
-        pool, mailbox = self.buffer_pool, self._mailbox
-        refuse_reentry(self.lock)
+        pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
+        if lock._is_owned():  # type: ignore[attr-defined]
+            refuse_reentry(lock)
         if byte_count > pool.total_bytes:
             raise DataError(
                 f"a record that takes up to {byte_count} bytes never fits into buffer.memory={pool.total_bytes}",

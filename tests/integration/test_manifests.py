@@ -71,12 +71,14 @@ def write(
 
 
 def deliver(named: dict[str, str], query: str, batches: int) -> None:
+    """Until a reader sees the last manifest: another thread writes it, and brokers its marker, after the commit."""
     planned = plan_query(named, SCHEMA)
     assert planned.sink_id is not None
     for number in range(batches):
         key = BatchKey(query, number)
         receipts = write(planned.options, planned.sink_id, key)
         commit_batch(FinishedBatch(planned.options, planned.sink_id, key, RUN, receipts))
+    assert kafka_sink.read_manifests(named, query=query, batch=batches - 1, timeout_s=60)
 
 
 def found(named: dict[str, str], **chosen: Any) -> list[tuple[str, BatchId]]:

@@ -259,7 +259,8 @@ class NodeSet:
         if self.answers:
             return now_ms
         if self._has_changed:
-            self.due_ms = first_due_ms(self._all(), now_ms, self._options.connections_max_idle_ms)
+            nodes = [*self._brokers.values(), *self._bootstrap.values(), *self._lanes.values()]
+            self.due_ms = first_due_ms(nodes, now_ms, self._options.connections_max_idle_ms)
             self._has_changed = False
         return self.due_ms
 
