@@ -48,6 +48,7 @@ from kafka_sink.spark.query_batch import (
     properties_of_thread,
     query_of_batch,
 )
+from kafka_sink.spark.query_checkpoint import check_checkpoint
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
@@ -101,6 +102,8 @@ def write(frame: DataFrame, options: Mapping[str, Any]) -> WriteSummary:
         key = batch_of_task(planned.key, planned.sink_id, query_id or None, batch_id or None)
         if key == planned.key:
             return write_planned(frame, planned)
+        location = planned.options.checkpoint_location
+        check_checkpoint(frame.sparkSession, key.query_id, key.batch_id, location, is_exactly_once=True)
         return _write_batch_of_query(frame, planned, key, QueryBatch(key.query_id, spark_run))
 
 
@@ -152,7 +155,8 @@ def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *
     rule = SINK_OPTIONS[QUERY_ID_OPTION].rule
     query_id = str(rule.parse(QUERY_ID_OPTION, query_ids[0])) if query_ids else None
     planned = plan_query(given, frame.schema)
-    query = query_of_batch(frame, batch_id, query_id, planned.options.checkpoint_location)
+    location, is_exactly_once = planned.options.checkpoint_location, planned.sink_id is not None
+    query = query_of_batch(frame, batch_id, query_id, location, is_exactly_once=is_exactly_once)
     return _write_batch_of_query(frame, planned, BatchKey(query.query_id, batch_id), query, is_only_sink=is_only_sink)
 
 
