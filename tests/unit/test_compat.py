@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,14 @@ def test_a_failure_with_the_oldest_dependencies_counts_and_is_named() -> None:
     results = NOTHING | {"oldest": {compat.oldest_versions(): {"date": "2026-11-24", "cells": cells}}}
     assert compat.has_failed(results)
     assert f"- Oldest dependencies: {compat.oldest_versions()}, unit: `test_x`" in compat.page(results)
+
+
+def test_an_installation_with_an_older_python_ends_at_once_and_says_which_one_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 18))
+    with pytest.raises(SystemExit, match=r"needs Python 3\.10 or newer"):
+        runpy.run_path(str(ROOT / "setup.py"))
 
 
 def test_the_lower_bounds_of_the_metadata_are_what_is_installed_as_the_oldest() -> None:
