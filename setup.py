@@ -42,7 +42,7 @@ OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27
 # `pykafka-sink watch` draws with it if it is installed.
 WATCH = ["rich>=13"]
 # PySpark needs it for mapInArrow, in which the second door runs its tasks. PySpark 4.3 warns of pandas 3.
-PANDAS = ["pandas>=2.2"]
+PANDAS = ["pandas>=2.2,<3"]
 TEST = [
     *SPARK,
     *PANDAS,
