@@ -265,6 +265,12 @@ def batch_settings(frame: DataFrame, options: Mapping[str, Any]) -> dict[str, st
 
 
 def _check_batch(frame: DataFrame) -> None:
+    if not hasattr(frame, "isStreaming"):
+        raise ConfigError(
+            f"this is a {type(frame).__module__}.{type(frame).__qualname__}, and no frame of Spark: pass that itself, "
+            "without toPandas() or collect(), or one that spark.createDataFrame(...) makes of it",
+            MODE_NOT_SUPPORTED,
+        )
     if frame.isStreaming:
         raise ConfigError(
             "this frame is a stream: write it with frame.writeStream.foreachBatch(kafka_sink.foreach_batch(options))",

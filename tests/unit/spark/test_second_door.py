@@ -49,6 +49,12 @@ def test_a_frame_in_place_of_the_options_is_told_which_comes_first() -> None:
             call()
 
 
+@pytest.mark.parametrize("call", [kafka_sink.write, lambda frame, options: kafka_sink.write_batch(frame, 0, options)])
+def test_what_is_no_frame_of_spark_is_told_so(call: Any) -> None:
+    with pytest.raises(ConfigError, match=r"this is a builtins\.list, and no frame of Spark(?s:.*)createDataFrame"):
+        call([], {**NAMED, "topic": "t"})
+
+
 def test_values_become_text_as_those_of_spark_s_option_do() -> None:
     given = {"topic": "t", "topic.create": True, "compress": False, "kafka.linger.ms": 5, "share": 0.5}
     assert _settings(given) == {
