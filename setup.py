@@ -2,9 +2,14 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
+
+# Older ones have no such PySpark: pip would try one release after the other, gigabytes of them.
+if sys.version_info < (3, 10):  # noqa: UP036 - this is what tells them
+    sys.exit(f"pykafka-sink needs Python 3.10 or newer, and this is Python {sys.version.split()[0]}")
 
 ROOT = Path(__file__).parent
 
@@ -37,7 +42,7 @@ OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27
 # `pykafka-sink watch` draws with it if it is installed.
 WATCH = ["rich>=13"]
 # PySpark needs it for mapInArrow, in which the second door runs its tasks. PySpark 4.3 warns of pandas 3.
-PANDAS = ["pandas>=2.2"]
+PANDAS = ["pandas>=2.2,<3"]
 TEST = [
     *SPARK,
     *PANDAS,

@@ -219,7 +219,7 @@ def metadata() -> Mapping[str, Any]:
 
 def oldest(requirements: Iterable[str]) -> list[str]:
     """`pyarrow>=18` -> `pyarrow==18`."""
-    return [each.replace(">=", "==") for each in requirements if ">=" in each]
+    return [each.partition(",")[0].replace(">=", "==") for each in requirements if ">=" in each]
 
 
 def oldest_base() -> list[str]:

@@ -145,11 +145,15 @@ class MomentToKill:
         self._ledger_end = ledger_end
         self._is_open = is_open
 
-    def kills(self, driver: Driver) -> bool:
-        """Watches one micro-batch until its end or until the moment. True if the driver was killed."""
+    def kills(self, driver: Driver, *, is_late: bool = False) -> bool:
+        """Watches one micro-batch until its end or until the moment; `is_late`: any moment of it will do. True if the
+        driver was killed."""
         batch_id = newest(self._checkpoint / "offsets")
         if batch_id is None or self._is_committed(batch_id):
             return False
+        if is_late:
+            driver.kill()
+            return True
         before = self._ledger_end()
         while not self._is_committed(batch_id) and driver.is_running:
             driver.pause()

@@ -157,7 +157,8 @@ def _values(option: Option) -> str:
     valid = option.rule.valid
     for limit in _UNLIMITED:
         valid = valid.replace(limit, "")
-    return "" if valid in (ANY_TEXT.valid, NOT_EMPTY.valid) else valid
+    # An error says it in a sentence, the page in a list of facts: without the article.
+    return "" if valid in (ANY_TEXT.valid, NOT_EMPTY.valid) else re.sub(r"^an? ", "", valid)
 
 
 def _join(names: Iterable[str]) -> str:

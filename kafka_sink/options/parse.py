@@ -245,7 +245,8 @@ def check_security(draft: Draft) -> None:
     useless = (() if has_tls else ("ssl.", "enable.ssl.")) + (() if has_sasl else ("sasl.",))
     for name, spelling in draft.named.items():
         if name.startswith(useless) and not (is_endpoint_asked and name.startswith("ssl.truststore.")):
-            draft.notices.append(f"{spelling} has no effect with security.protocol={protocol}")
+            login = "; to log in, set it to SASL_SSL or SASL_PLAINTEXT" if name.startswith("sasl.") else ""
+            draft.notices.append(f"{spelling} has no effect with security.protocol={protocol}{login}")
     if has_tls:
         _check_tls(draft)
     elif not has_sasl:

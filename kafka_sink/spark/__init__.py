@@ -2,7 +2,8 @@
 
 datasource       where Spark plans a write of the format, whose writers it pickles; second_door: the functions
 planning         what is checked before any task; cluster_check asks the brokers; formats/ which schema is used
-columns          which columns are written; batch_name, query_batch: under which name of a batch
+columns          which columns are written; batch_name, query_batch: under which name of a batch; query_checkpoint:
+                 whether the query's next start will find that again
 task_writer      what a task is to do and returns, and the end of a batch, for both doors
 task             one attempt: read_ahead, encoding, envelope, added_headers, unsendable, ledger_rows
 task_context     where in Spark that attempt is; identities: which transactional id it has

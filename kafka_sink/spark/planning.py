@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from kafka_sink.commit.identity import name_of_stream, run_of_label, run_of_query, sink_id_of_write
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
-from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
+from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, PACKAGE_MISSING, STREAM_UNNAMED
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.format_names import JSON
 from kafka_sink.options.host.functions import load_user_function
@@ -69,14 +69,27 @@ def plan_query(settings: Mapping[str, str], schema: StructType) -> PlannedWrite:
     """All batches of a stream."""
     checked = _check_write(settings, schema)
     options = checked.options
+    sink_id = _name_query(options)
+    settled, written = checked.finish_planning(options, sink_id)
+    return PlannedWrite(settled, written, sink_id if settled.is_exactly_once else None)
+
+
+def check_query_options(settings: Mapping[str, str]) -> None:
+    """What is known without the rows and the brokers, in a process that may not be the one that writes."""
+    try:
+        _name_query(parse_sink_options(settings))
+    except ConfigError as error:
+        if error.entry is not PACKAGE_MISSING:  # the other one may have it
+            raise
+
+
+def _name_query(options: SinkOptions) -> str | None:
     if options.batch_id is not None:
         raise ConfigError(
             "batch.id is for batch writes: the batches of a stream have ids of their own. Leave it out",
             OPTIONS_CONTRADICT,
         )
-    sink_id = _sink_id_of_stream(options) if options.is_exactly_once else None
-    settled, written = checked.finish_planning(options, sink_id)
-    return PlannedWrite(settled, written, sink_id if settled.is_exactly_once else None)
+    return _sink_id_of_stream(options) if options.is_exactly_once else None
 
 
 def _sink_id_of_stream(options: SinkOptions) -> str:

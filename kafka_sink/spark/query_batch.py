@@ -19,7 +19,6 @@ its clients, which may outlive their server.
 
 from __future__ import annotations
 
-import json
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +28,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import BATCH_UNNAMED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
-from kafka_sink.spark.files import local_folder
+from kafka_sink.spark.query_checkpoint import check_checkpoint, id_in_checkpoint
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_context import BATCH_ID, JOB_GROUP, QUERY_ID
 
@@ -46,9 +45,13 @@ class QueryBatch(NamedTuple):
     spark_run: str = ""
 
 
-def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkpoint: str | None) -> QueryBatch:
+def query_of_batch(
+    frame: DataFrame, batch_id: int, query_id: str | None, checkpoint: str | None, *, is_exactly_once: bool = True
+) -> QueryBatch:
     """`query_id`: the option."""
     found_id, found_batch, spark_run = properties_of_thread(frame.sparkSession)
+    if query_id is not None or found_id:
+        check_checkpoint(frame.sparkSession, found_id, batch_id, checkpoint, is_exactly_once=is_exactly_once)
     if query_id is not None:
         return QueryBatch(query_id, spark_run)
     if found_id:
@@ -59,15 +62,15 @@ def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkp
                 BATCH_UNNAMED,
             )
         return QueryBatch(found_id, spark_run)
-    id_in_checkpoint = _id_in_checkpoint(checkpoint)
-    if not id_in_checkpoint:
+    named = id_in_checkpoint(checkpoint)
+    if named is None:
         raise ConfigError(
             f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does "
             "not provide it. Nothing was written. Set the option query.id to a text of your choice that belongs to "
             "this query, and a new one for each new checkpoint; or checkpointLocation, if this process can read it",
             BATCH_UNNAMED,
         )
-    return QueryBatch(id_in_checkpoint)
+    return QueryBatch(named)
 
 
 def properties_of_thread(session: Any) -> tuple[str, str, str]:
@@ -77,17 +80,6 @@ def properties_of_thread(session: Any) -> tuple[str, str, str]:
     context = session.sparkContext
     query_id, batch_id, run_id = (context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, JOB_GROUP))
     return query_id, batch_id, run_id
-
-
-def _id_in_checkpoint(location: str | None) -> str | None:
-    """Spark writes it there when it starts the query. Only in a folder that this process can read."""
-    folder = local_folder(location)
-    if folder is None:
-        return None
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads((folder / "metadata").read_text(encoding="utf-8"))["id"]
-        return found if isinstance(found, str) else None
-    return None
 
 
 def application_of(session: Any) -> str:

@@ -39,7 +39,7 @@ from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.spark.action import collect_rows
 from kafka_sink.spark.arrow_batches import ARROW_BYTES, GOOD_SIZE
 from kafka_sink.spark.batch_name import batch_of_task
-from kafka_sink.spark.planning import PlannedWrite, plan_export, plan_query
+from kafka_sink.spark.planning import PlannedWrite, check_query_options, plan_export, plan_query
 from kafka_sink.spark.query_batch import (
     RUNS,
     QueryBatch,
@@ -48,6 +48,7 @@ from kafka_sink.spark.query_batch import (
     properties_of_thread,
     query_of_batch,
 )
+from kafka_sink.spark.query_checkpoint import check_checkpoint
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
@@ -101,6 +102,8 @@ def write(frame: DataFrame, options: Mapping[str, Any]) -> WriteSummary:
         key = batch_of_task(planned.key, planned.sink_id, query_id or None, batch_id or None)
         if key == planned.key:
             return write_planned(frame, planned)
+        location = planned.options.checkpoint_location
+        check_checkpoint(frame.sparkSession, key.query_id, key.batch_id, location, is_exactly_once=True)
         return _write_batch_of_query(frame, planned, key, QueryBatch(key.query_id, spark_run))
 
 
@@ -119,7 +122,10 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> 
 
 def foreach_batch(options: Mapping[str, Any]) -> ForeachBatch:
     """For `writeStream.foreachBatch(...)`: the query writes to Kafka, and to nothing else."""
-    return ForeachBatch(_settings(options))
+    settings = _settings(options)
+    with explain_here():
+        check_query_options(_split_off_query(settings)[0])
+    return ForeachBatch(settings)
 
 
 class ForeachBatch(SameVersion):
@@ -147,13 +153,19 @@ def limit_arrow_batches(frame: DataFrame) -> None:
 
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:
     _check_batch(frame)
+    given, query_id = _split_off_query(settings)
+    planned = plan_query(given, frame.schema)
+    location, is_exactly_once = planned.options.checkpoint_location, planned.sink_id is not None
+    query = query_of_batch(frame, batch_id, query_id, location, is_exactly_once=is_exactly_once)
+    return _write_batch_of_query(frame, planned, BatchKey(query.query_id, batch_id), query, is_only_sink=is_only_sink)
+
+
+def _split_off_query(settings: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+    """The option query.id, which elsewhere needs batch.id, and the other ones."""
     given = {name: value for name, value in settings.items() if name.lower() != QUERY_ID_OPTION}
     query_ids = [value for name, value in settings.items() if name.lower() == QUERY_ID_OPTION]
     rule = SINK_OPTIONS[QUERY_ID_OPTION].rule
-    query_id = str(rule.parse(QUERY_ID_OPTION, query_ids[0])) if query_ids else None
-    planned = plan_query(given, frame.schema)
-    query = query_of_batch(frame, batch_id, query_id, planned.options.checkpoint_location)
-    return _write_batch_of_query(frame, planned, BatchKey(query.query_id, batch_id), query, is_only_sink=is_only_sink)
+    return given, str(rule.parse(QUERY_ID_OPTION, query_ids[0])) if query_ids else None
 
 
 def _write_batch_of_query(
@@ -261,6 +273,12 @@ def batch_settings(frame: DataFrame, options: Mapping[str, Any]) -> dict[str, st
 
 
 def _check_batch(frame: DataFrame) -> None:
+    if not hasattr(frame, "isStreaming"):
+        raise ConfigError(
+            f"this is a {type(frame).__module__}.{type(frame).__qualname__}, and no frame of Spark: pass that itself, "
+            "without toPandas() or collect(), or one that spark.createDataFrame(...) makes of it",
+            MODE_NOT_SUPPORTED,
+        )
     if frame.isStreaming:
         raise ConfigError(
             "this frame is a stream: write it with frame.writeStream.foreachBatch(kafka_sink.foreach_batch(options))",
@@ -297,6 +315,8 @@ def explain_stop(frame: DataFrame) -> Iterator[None]:
         yield
     except Exception as error:
         if not _is_of_stop(frame, str(error)):
+            if isinstance(error, KafkaSinkError):  # which Spark shows below its own words and the stack of its JVM
+                _LOGGER.error("the batch failed: %s", " ".join(str(error).split()))
             raise
         told = " ".join(f"{type(error).__name__}: {error}".split())
         _LOGGER.debug("a batch of a query that was stopped ended with", exc_info=error)

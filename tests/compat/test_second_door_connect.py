@@ -114,6 +114,16 @@ def test_a_query_has_to_be_named_also_if_it_is_the_only_one(
     assert values(kafka_4, topic_name) == []
 
 
+def test_a_folder_among_the_options_that_is_no_checkpoint_is_refused_also_with_a_query_id(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    named = of_sink(kafka_4, topic_name, query_id="one", checkpointLocation=str(tmp_path))
+    with pytest.raises(Exception, match=r"PKS-1111(?s:.*)has no file metadata with the id of a query"):
+        run(stream_of(connected, tmp_path / "source"), kafka_sink.foreach_batch(named), tmp_path / "checkpoint")
+    assert values(kafka_4, topic_name) == []
+
+
 @pytest.mark.parametrize("named", ["query.id", "checkpointLocation"])
 def test_a_repeated_batch_is_skipped_and_a_new_checkpoint_is_not(
     connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, named: str

@@ -23,7 +23,7 @@ import kafka_sink
 from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.kafka.io import side_by_side
-from kafka_sink.operate.checks import spark_settings
+from kafka_sink.operate.checks import environment, spark_settings
 from kafka_sink.operate.checks.environment import pyspark_zip, versions
 from kafka_sink.operate.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.operate.checks.run import run_side_by_side
@@ -361,6 +361,18 @@ def test_of_a_pyspark_without_the_format_check_says_what_works_there() -> None:
     pyspark = list(versions((3, 10, 1), "18.0", "3.5.8"))[-1]
     assert pyspark.verdict == OK and "kafka_sink.foreach_batch(options)" in pyspark.text
     assert 'format("pykafka-sink") needs PySpark 4.0' in pyspark.text
+
+
+def test_slow_imports_of_this_machine_are_no_matter_of_the_brokers_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_slowly() -> str:
+        threading.Event().wait(0.5)
+        return ""
+
+    monkeypatch.setattr(environment, "missing_pandas", import_slowly)
+    report = kafka_sink.check({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}, timeout_s=0.2)
+    told = {each.name: each for each in report}
+    assert told["python"].verdict == OK and told["pyspark"].verdict == OK
+    assert not any("no answer within" in each.text for each in report if each.name == "python")
 
 
 def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ WRONG_DOORS = {
     "TLS to plaintext": (SSL, "PLAINTEXT", OperationTimeout, "does not speak TLS on this port|TLS handshake"),
     "SASL to plaintext": (LISTENER, "PLAINTEXT", AuthenticationError, "does not want SASL on this port"),
     "SASL to TLS": (LISTENER, SSL, OperationTimeout, "TLS"),
-    "plaintext to SASL": ("PLAINTEXT", LISTENER, OperationTimeout, "does this listener want SASL"),
+    "plaintext to SASL": ("PLAINTEXT", LISTENER, OperationTimeout, "want SASL. Then set security.protocol=SASL_SSL"),
     "TLS to SASL over TLS": (SSL, SASL_SSL, OperationTimeout, "does this listener want SASL"),
     "no client certificate": (SSL, MTLS, AuthenticationError, "demands? a client certificate|certificate"),
 }

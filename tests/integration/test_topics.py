@@ -175,6 +175,14 @@ def test_the_command_shows_creates_and_compares(
     assert shell(*words, "--partitions", "9").exit_code == 2
 
 
+def test_the_command_says_that_there_are_no_records_and_nothing_where_none_were_asked_for(shell: Shell) -> None:
+    with EmbeddedBroker(topics={"t": 2}) as broker:
+        words = ("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t")
+        assert shell(*words, "--records", "2").out.rstrip().endswith("\n\nno records that read_committed readers see")
+        assert "no records" not in shell(*words).out
+        assert json.loads(shell(*words, "--records", "2", "--json").out)["records"] == []
+
+
 def test_the_command_shows_the_newest_records_that_readers_see(shell: Shell) -> None:
     with EmbeddedBroker(topics={"t": 2}) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "one"}

@@ -144,6 +144,7 @@ EVERYDAY_WORDS = {
     "airflow": "guides/clusters.html",
     "localhost": "troubleshooting.html",
     "certificate": "security.html",
+    "jaas": "security.html",
     "which spark": "faq.html",
     "databricks": "platforms.html",
     "duplicates": "exactly-once.html",

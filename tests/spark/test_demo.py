@@ -8,14 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.spark.conftest import require_java
 from tools import kafka_watchdog
-from tools.demo import GUARANTEE, server_properties
+from tools.demo import GUARANTEE, IN_BATCH, IN_COMMIT, judge, server_properties
+from tools.demo_driver import MomentToKill
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -112,10 +115,15 @@ def test_rows_go_on_appearing_beyond_the_plan_while_they_are_wanted(tmp_path: Pa
     assert feed.file_count == PLAN.file_count + 3 and feed.written.row_count == feed.row_count
 
 
-def counts(rows: list[tuple[int, bytes | None]]) -> tuple[int, int, int]:
+def tally_of(rows: Sequence[tuple[int, bytes | None]]) -> Tally:
     tally = Tally(PLAN)
     for partition, value in rows:
         tally.add(partition, value)
+    return tally
+
+
+def counts(rows: list[tuple[int, bytes | None]]) -> tuple[int, int, int]:
+    tally = tally_of(rows)
     return tally.missing_count, tally.duplicate_count, tally.damaged_count
 
 
@@ -156,3 +164,29 @@ def test_apache_kafka_takes_the_demo_brokers_properties() -> None:
     except KafkaUnavailable as error:
         without_kafka(str(error))
     assert "transaction.max.timeout.ms=900000" in text
+
+
+def test_the_verdict_is_about_the_rows_and_then_says_what_was_not_shown(tmp_path: Path) -> None:
+    rows = values(tmp_path)
+    whole = tally_of(rows)
+    assert judge(whole, IN_COMMIT) == (True, "Every row arrived, and none twice.")
+    for killed, words in ((IN_BATCH, "Not shown: a kill in the middle of a commit"), ("", "Not shown: a kill of the")):
+        is_right, text = judge(whole, killed)
+        assert is_right and text.startswith("Every row arrived, and none twice.\n" + words)
+    wrong = (rows[1:], "1 missing"), ([*rows, rows[0]], "1 twice"), ([*rows, (0, b"x")], "1 not what was written")
+    for found, words in wrong:
+        assert judge(tally_of(found), IN_COMMIT) == (False, f"NOT RIGHT: {words}.")
+
+
+def test_late_the_driver_is_killed_in_any_micro_batch_and_only_in_one(tmp_path: Path) -> None:
+    killed = []
+    driver = SimpleNamespace(kill=lambda: killed.append(True))
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    moment = MomentToKill(tmp_path, lambda: 0, lambda: False)
+    assert not moment.kills(driver, is_late=True)  # type: ignore[arg-type]
+    (tmp_path / "offsets" / "0").touch()
+    (tmp_path / "commits" / "0").touch()
+    assert not moment.kills(driver, is_late=True) and killed == []  # type: ignore[arg-type]
+    (tmp_path / "offsets" / "1").touch()
+    assert moment.kills(driver, is_late=True) and killed == [True]  # type: ignore[arg-type]

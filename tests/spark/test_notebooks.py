@@ -24,28 +24,28 @@ def test_notebooks_are_kept_without_what_they_printed() -> None:
         assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
-# What a platform such as Databricks has in each notebook.
+# What a platform has in each notebook.
 PLATFORM = """
-from pathlib import Path
-from types import SimpleNamespace
 from pyspark.sql import SparkSession
 
-_given = {given!r}
-_widgets = {{}}
-_text = lambda name, default: _widgets.update({{name: _given[name]}})
-dbutils = SimpleNamespace(widgets=SimpleNamespace(text=_text, get=_widgets.__getitem__))
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
 
 
-def run_notebook(path: Path, folder: Path, before: str = "") -> Any:
-    """Cells with the tag `platform` are those that only a platform can run."""
+PLACES = 'servers, folder = "broker:9092", "/Volumes/main/default/kafka"'
+
+
+def run_notebook(path: Path, folder: Path, before: str = "", places: str = "") -> Any:
+    """Cells with the tag `platform` are those that only a platform can run. `places`: in place of those of the text."""
     import nbformat
     from nbclient import NotebookClient
 
     # Any, since nbformat has no types.
     notebook: Any = nbformat.read(path, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if "platform" not in cell.metadata.get("tags", ())]
+    if places:
+        (cell,) = (cell for cell in notebook.cells if PLACES in cell.source)
+        cell.source = cell.source.replace(PLACES, places)
     if before:
         notebook.cells.insert(0, nbformat.v4.new_code_cell(before))
     where = {"metadata": {"path": str(folder)}}
@@ -78,8 +78,8 @@ def test_the_notebook_shows_each_row_once(tmp_path: Path) -> None:
 def test_the_notebook_of_a_platform_writes_a_table_and_a_stream(tmp_path: Path) -> None:
     require_java()
     with EmbeddedBroker() as kafka:
-        given = {"servers": kafka.bootstrap_servers, "folder": str(tmp_path)}
-        said = run_notebook(EXAMPLES / "on_a_platform.ipynb", tmp_path, PLATFORM.format(given=given))
+        places = f"servers, folder = {kafka.bootstrap_servers!r}, {str(tmp_path)!r}"
+        said = run_notebook(EXAMPLES / "on_a_platform.ipynb", tmp_path, PLATFORM, places)
         printed = printed_by(said)
         assert "3 rows, delivered before: False" in printed and "100 rows" in printed
         (checked,) = (output["data"]["text/plain"] for output in said if output["output_type"] == "execute_result")

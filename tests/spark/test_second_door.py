@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from pyspark.sql import functions as F
 
 import kafka_sink
 from tests.spark.parity import Folder, records, values, writable_topic
+from tests.spark.spark_session import run_to_end
 from tests.spark.writes import forget_commit, options, run
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 KEYS = (b"a", b"b")
+NO_CHECKPOINT = r'PKS-1111(?s:.*)for this start alone\. Set \.option\("checkpointLocation", \.\.\.\) on the writer'
 
 
 # ---- batch frames ----
@@ -343,4 +346,54 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_batch_ends_and_goes_on(
     may_end.touch()
     assert not query.isActive and query.exception() is None
     run(rows, function, checkpoint)
+    assert values(kafka_4, topic_name) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("is_among_the_options", [False, True])
+def test_a_writer_without_a_checkpoint_is_refused_as_each_start_would_write_every_row_again(
+    kafka_4: KafkaCluster, topic_name: str, folder: Folder, tmp_path: Path, is_among_the_options: bool
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    name = {"checkpointLocation": str(tmp_path)} if is_among_the_options else {"sink.id": topic_name[-60:].lstrip("-")}
+    folder.add("a")
+    for guarantee, refused in (("exactly-once", 2), ("at-least-once", 0)):
+        given = {**options(kafka_4, topic_name), **name, "delivery.guarantee": guarantee}
+        for _ in range(2):
+            writer = folder.read().writeStream.foreachBatch(kafka_sink.foreach_batch(given)).trigger(availableNow=True)
+            with pytest.raises(Exception, match=NO_CHECKPOINT) if refused else nullcontext():
+                run_to_end(writer.start())
+        assert values(kafka_4, topic_name) == ([] if refused else [b"a", b"a"])
+
+
+def test_a_numbered_write_inside_a_query_without_a_checkpoint_is_refused(
+    kafka_4: KafkaCluster, topic_name: str, folder: Folder
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    given = options(kafka_4, topic_name, sink_id=topic_name[-60:].lstrip("-"))
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        kafka_sink.write(frame, {**given, "batch.id": str(batch_id)})
+
+    folder.add("a")
+    with pytest.raises(Exception, match=NO_CHECKPOINT):
+        run_to_end(folder.read().writeStream.foreachBatch(write).trigger(availableNow=True).start())
+    assert values(kafka_4, topic_name) == []
+
+
+def test_an_unnamed_query_in_the_checkpoint_folder_of_the_session_is_refused_and_a_named_one_goes_on(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    function = kafka_sink.foreach_batch(options(kafka_4, topic_name, sink_id=topic_name[-60:].lstrip("-")))
+    setting = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(setting, checkpoint)
+    try:
+        for line in ("a", "b"):
+            folder.add(line)
+            writer = folder.read().writeStream.foreachBatch(function).trigger(availableNow=True)
+            with pytest.raises(Exception, match=r"PKS-1111(?s:.*)Set \.queryName"):
+                run_to_end(writer.start())
+            run_to_end(writer.queryName("named").start())
+    finally:
+        spark.conf.unset(setting)
     assert values(kafka_4, topic_name) == [b"a", b"b"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,14 @@ def test_a_failure_with_the_oldest_dependencies_counts_and_is_named() -> None:
     assert f"- Oldest dependencies: {compat.oldest_versions()}, unit: `test_x`" in compat.page(results)
 
 
+def test_an_installation_with_an_older_python_ends_at_once_and_says_which_one_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 18))
+    with pytest.raises(SystemExit, match=r"needs Python 3\.10 or newer"):
+        runpy.run_path(str(ROOT / "setup.py"))
+
+
 def test_the_lower_bounds_of_the_metadata_are_what_is_installed_as_the_oldest() -> None:
     text = (ROOT / "setup.py").read_text()
     needed = re.search(r"install_requires=\[(.+)\]", text)
@@ -77,7 +87,7 @@ def test_the_lower_bounds_of_the_metadata_are_what_is_installed_as_the_oldest() 
 def test_every_dependency_has_a_lower_bound_that_can_be_tried() -> None:
     said = compat.metadata()
     extras = [each for name in ("spark", "watch", *compat.EXTRAS_ALONE) for each in said["extras_require"][name]]
-    assert all(re.fullmatch(r"[\w-]+>=[\d.]+", each) for each in (*said["install_requires"], *extras))
+    assert all(re.fullmatch(r"[\w-]+>=[\d.]+(,<\d+)?", each) for each in (*said["install_requires"], *extras))
 
 
 def test_check_asks_for_the_pyarrow_of_the_metadata() -> None:

@@ -45,6 +45,7 @@ from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
+from kafka_sink.spark.query_checkpoint import check_checkpoint
 from kafka_sink.spark.same_version import unpickle
 from kafka_sink.spark.task_context import place_in_stream
 from kafka_sink.spark.triggers import continuous_error
@@ -119,6 +120,7 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1108": lambda: place_in_stream(None),
     "PKS-1109": lambda: sink_metrics("driver:9400"),
     "PKS-1110": lambda: unpickle("0.0.1", "/elsewhere", b""),
+    "PKS-1111": lambda: check_checkpoint(None, "", 0, str(Path(__file__).parent), is_exactly_once=True),
     "PKS-1201": lambda: choose_columns(StructType([StructField("Value", StringType())]), "t"),
     "PKS-1202": lambda: choose_columns(VALUE, None),
     "PKS-1203": lambda: choose_columns(StructType([StructField("value", IntegerType())]), "t"),

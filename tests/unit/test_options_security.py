@@ -211,7 +211,8 @@ def test_an_option_of_another_protocol_is_said_to_be_useless(more: dict[str, str
     options = parse("PLAINTEXT", {"ssl.ca.location": "ca.pem", **PLAIN, **more})
     useless = ["ssl.ca.location", "sasl.mechanism", "sasl.username", "sasl.password"]
     for name in useless:
-        assert f"{name} has no effect with security.protocol=PLAINTEXT" in options.notices
+        way_out = "; to log in, set it to SASL_SSL or SASL_PLAINTEXT" if name.startswith("sasl.") else ""
+        assert f"{name} has no effect with security.protocol=PLAINTEXT{way_out}" in options.notices
 
 
 def test_trust_for_a_token_endpoint_is_of_use_without_encryption_of_the_brokers() -> None:

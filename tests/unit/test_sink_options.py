@@ -224,6 +224,7 @@ OF_SINK = sorted(name for name in SINK_OPTIONS if not name.startswith(("metrics.
 
 @pytest.mark.parametrize("name", OF_SINK)
 def test_the_option_reaches_what_the_tasks_and_the_driver_get(name: str) -> None:
+    assert name in EFFECTS, f"add a row to EFFECTS: settings with {name}, the field of SinkOptions, default, value"
     settings, field, default, value = EFFECTS[name]
     assert getattr(parsed(), field) == default
     assert getattr(parsed(settings), field) == value

@@ -179,7 +179,7 @@ STREAM_UNNAMED = _of_spark(
     "PKS-1106", "stream without checkpoint location or sink.id",
     "After a restart a stream is known by its checkpoint or by a name.",
     "Set the option checkpointLocation on the writer (Spark does not pass on a session default), or sink.id. "
-    "The functions take one of the two among their own options.",
+    "The functions take one of the two among their own options; their writer needs checkpointLocation as well.",
     ("exactly-once has to know this stream again after a restart",),
     page="guides/streams.md",
 )
@@ -216,6 +216,15 @@ VERSIONS_DIFFER = _of_spark(
     ("this write was planned by pykafka-sink",),
     data="Nothing was written: the version is compared before the first row.",
     page="troubleshooting.md",
+)
+CHECKPOINT_MISSING = _of_spark(
+    "PKS-1111", "stream whose next start finds no checkpoint",
+    "Spark starts foreachBatch without checkpointLocation, as a new query each time. Or the one among the function's "
+    "options is not the query's.",
+    'Set .option("checkpointLocation", ...) on the writer. Among the function\'s options it is only a name: give it '
+    "the same location, or set sink.id instead.",
+    ("has no checkpoint that its next start could find", "is not the checkpoint of the query"),
+    page="guides/second-door.md#what-differs",
 )
 # ---- 12xx: columns ----
 _of_columns = partial(ErrorEntry, data=BEFORE)

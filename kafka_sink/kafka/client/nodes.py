@@ -575,7 +575,6 @@ def _is_final(failure: KafkaSinkError) -> bool:
 
 
 def _failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSinkError:
-    """What the loss means in the state that the connection was in."""
     text = f"connection to {connection.title}"
     if _is_final(reason):
         return type(reason)(f"{text} was refused: {reason}", reason.entry)
@@ -586,7 +585,8 @@ def _failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSin
         return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
     if connection.state in (ConnectionState.HANDSHAKING, ConnectionState.AUTHENTICATING):
         return TransportError(f"{text} was lost while it authenticated: {reason}")
-    hint = "" if connection.has_served or connection.uses_sasl else "; does this listener want SASL?"
+    hint = "; does this listener want SASL? Then set security.protocol=SASL_SSL or SASL_PLAINTEXT, and credentials"
+    hint = "" if connection.has_served or connection.uses_sasl else hint
     return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}{hint}")
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from kafka_sink.operate.checks.spark_settings import arrow, package, sockets, sp
 PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT, PYSPARK_MIN_OF_SOCKETS = (14, 0, 1), (3, 4), (4, 0), (4, 1)
 FORMAT = 'format("pykafka-sink")'
 FUNCTIONS = "kafka_sink.foreach_batch(options) and kafka_sink.write(frame, options)"
-_PANDAS = "pip install 'pandas>=2.2' (docs/guides/second-door.md)"
+_PANDAS = "pip install 'pandas>=2.2,<3' (docs/guides/second-door.md)"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
 
 
@@ -35,9 +36,11 @@ def environment(session: Any | None) -> Iterator[ProbeResult]:
 def missing_pandas() -> str:
     """What PySpark says when it makes a `mapInArrow`, which asks for pandas; empty if it says nothing."""
     try:
-        from pyspark.sql.pandas.utils import require_minimum_pandas_version
+        with warnings.catch_warnings():  # which PySpark 4.3 does of pandas 3
+            warnings.simplefilter("ignore", FutureWarning)
+            from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
-        require_minimum_pandas_version()
+            require_minimum_pandas_version()
     except ImportError as error:
         return str(error)
     return ""

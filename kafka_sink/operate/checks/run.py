@@ -1,6 +1,6 @@
 """The list of probes, and running them: independent ones in parallel, all within the timeout.
 
-    options -> environment, bootstrap, registry in parallel -> login, once -> groups of probes in parallel
+    options -> environment -> bootstrap, registry in parallel -> login, once -> groups of probes in parallel
 
 Probes of a group share one client and so one login; each group has a thread. A group that does not finish in time is
 abandoned, and its findings until then count.
@@ -59,6 +59,8 @@ _ORDER = (
 )
 # Starting Python workers takes seconds, and executors that are not there yet take minutes.
 WORKERS_S = 300.0
+# Importing PySpark and pandas is no matter of the brokers, and takes seconds on a busy machine.
+ENVIRONMENT_S = 60.0
 
 
 def check(
@@ -130,10 +132,14 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
 
 
 def _run_probes(job: CheckedJob, session: Any | None) -> list[ProbeResult]:
+    of_machine = run_side_by_side({"python": lambda: environment.environment(session)}, ENVIRONMENT_S)
+    return [*of_machine, *_probe_others(job)]
+
+
+def _probe_others(job: CheckedJob) -> list[ProbeResult]:
     deadline = time.monotonic() + job.timeout_s
     found = run_side_by_side(
         {
-            "python": lambda: environment.environment(session),
             "bootstrap": lambda: _probe_bootstrap_and_login(job),
             "registry": lambda: registry.registry(job),
         },

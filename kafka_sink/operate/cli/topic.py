@@ -37,7 +37,7 @@ def topic(given: argparse.Namespace) -> Report:
         if not given.create:
             if state is None:
                 return Report(OPEN, {"topic": name, "exists": False}, [f"there is no topic {name}: --create makes it"])
-            records = _newest_records(client, name, len(state.leaders), given.records)
+            records = _newest_records(client, name, len(state.leaders), given.records) if given.records else None
             return _topic_report(name, state, [], records=records)
         if state is None:
             confirm(given, [f"will be created: topic {name}", *_plan_lines(plan)])
@@ -61,7 +61,7 @@ def _plan_lines(plan: TopicPlan) -> Iterator[str]:
 def _newest_records(client: Client, name: str, partitions: int, count: int) -> list[dict[str, Any]]:
     """Of each partition the last ones that read_committed readers see."""
     found: list[dict[str, Any]] = []
-    for partition in range(partitions if count else 0):
+    for partition in range(partitions):
         reader = PartitionReader(client, name, partition, client.options.max_block_ms)
         _, end = reader.extent()
         found += [_record_object(partition, offset, record) for offset, record in reader.newest(count, end)]
@@ -90,7 +90,11 @@ def _shown_text(text: str | None) -> str:
 
 
 def _topic_report(
-    name: str, state: TopicState, notes: list[str], exit_code: int = DONE, records: Sequence[dict[str, Any]] = ()
+    name: str,
+    state: TopicState,
+    notes: list[str],
+    exit_code: int = DONE,
+    records: Sequence[dict[str, Any]] | None = None,
 ) -> Report:
     partitions: list[dict[str, Any]] = [
         {
@@ -108,7 +112,7 @@ def _topic_report(
         "partitions": partitions,
         "configs": configs,
         "notes": notes,
-        "records": list(records),
+        "records": list(records or ()),
     }
     rows = [
         (each["partition"], each["leader"], *(" ".join(map(str, each[name])) for name in ("replicas", "in_sync")))
@@ -124,4 +128,6 @@ def _topic_report(
             for each in records
         ]
         lines += ["", *table(("PARTITION", "OFFSET", "KEY", "VALUE"), shown)]
+    elif records is not None:
+        lines += ["", "no records that read_committed readers see"]
     return Report(exit_code, content, lines)

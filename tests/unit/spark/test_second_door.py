@@ -19,6 +19,8 @@ from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.second_door import INTERRUPTED, WriteSummary, _settings, _summarize
 from kafka_sink.spark.task_context import JOB_GROUP
 
+NAMED = {"kafka.bootstrap.servers": "h:1", "sink.id": "s"}
+CLASSIC = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: "1m"))
 FRAME: Any = SimpleNamespace(isStreaming=False)
 KEY = BatchKey("q", 7)
 RECEIPTS = [
@@ -26,6 +28,13 @@ RECEIPTS = [
     TaskReceipt(KEY, "run", 1, 12, written=(WrittenPartition("t", 0, 1, 7, 7),), row_count=1, bytes=10),
     TaskReceipt(KEY, "run", 2, 13, record_errors={"null topic": 4}),
 ]
+
+
+@pytest.fixture(autouse=True)
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said = list[str]()
+    monkeypatch.setattr(second_door._LOGGER, "error", lambda text, *values: said.append(text % values))
+    return said
 
 
 def finished() -> FinishedBatch:
@@ -38,6 +47,12 @@ def test_a_frame_in_place_of_the_options_is_told_which_comes_first() -> None:
     for call in (lambda: kafka_sink.write(options, FRAME), lambda: kafka_sink.write_batch(options, 7, FRAME)):
         with pytest.raises(ConfigError, match="the frame comes first and then the options"):
             call()
+
+
+@pytest.mark.parametrize("call", [kafka_sink.write, lambda frame, options: kafka_sink.write_batch(frame, 0, options)])
+def test_what_is_no_frame_of_spark_is_told_so(call: Any) -> None:
+    with pytest.raises(ConfigError, match=r"this is a builtins\.list, and no frame of Spark(?s:.*)createDataFrame"):
+        call([], {**NAMED, "topic": "t"})
 
 
 def test_values_become_text_as_those_of_spark_s_option_do() -> None:
@@ -57,11 +72,43 @@ def test_options_without_a_value_are_all_named() -> None:
 
 
 def test_a_function_of_foreach_batch_keeps_the_options_it_was_given_and_shows_none_but_the_topic() -> None:
-    options = {"topic": "events", "kafka.sasl.password": "hush"}
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "me"}
+    options = {**NAMED, **login, "topic": "events", "kafka.sasl.password": "hush"}
     function = kafka_sink.foreach_batch(options)
     options["topic"] = "changed"
     assert repr(function) == "<kafka_sink.foreach_batch to events>"
-    assert repr(kafka_sink.foreach_batch({})) == "<kafka_sink.foreach_batch to the topics of the rows>"
+    assert repr(kafka_sink.foreach_batch(NAMED)) == "<kafka_sink.foreach_batch to the topics of the rows>"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"tpoic": "t"}, "PKS-1001"),
+        ({"record.errors": "ignore"}, "PKS-1002"),
+        ({"batch.id": "day-1"}, "PKS-1004"),
+        ({"query.id": ""}, "PKS-1002"),
+        ({"sink.id": "no blanks"}, "PKS-1002"),
+    ],
+)
+def test_wrong_options_of_foreach_batch_are_refused_in_the_cell_and_not_in_the_first_batch(
+    given: dict[str, str], name: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} (?s:.*)\n  Data: Nothing was written") as caught:
+        kafka_sink.foreach_batch({**NAMED, **given})
+    assert caught.value.name == name
+
+
+def test_a_stream_without_a_name_is_refused_in_the_cell() -> None:
+    with pytest.raises(ConfigError, match="has to know this stream again after a restart") as caught:
+        kafka_sink.foreach_batch({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    assert caught.value.name == "PKS-1106"
+
+
+def test_what_only_the_writing_process_has_is_not_asked_for_in_the_cell() -> None:
+    """Over Spark Connect that is another one."""
+    files = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/no/such/file.pem"}
+    given = {**NAMED, **files, "kafka.client.id": "${env:NOT_SET}", "query.id": "q", "summary.listener": "no_such:one"}
+    assert repr(kafka_sink.foreach_batch({**given, "topic": "t"})) == "<kafka_sink.foreach_batch to t>"
 
 
 @pytest.mark.parametrize("conclusion", [Conclusion.DELIVERED, Conclusion.RECOVERED])
@@ -100,6 +147,13 @@ def test_a_stream_is_sent_to_foreach_batch_before_anything_else_is_looked_at(cal
     with pytest.raises(ConfigError, match=r"this frame is a stream(?s:.*)Data: ") as caught:
         call(SimpleNamespace(isStreaming=True), {"unknown": 1})  # type: ignore[operator]
     assert caught.value.name == "PKS-1102"
+
+
+def test_what_is_wrong_with_a_batch_is_one_line_of_the_log(logged: list[str]) -> None:
+    with pytest.raises(ConfigError, match="PKS-1102"):
+        kafka_sink.foreach_batch(NAMED)(SimpleNamespace(isStreaming=True, sparkSession=CLASSIC), 0)  # type: ignore
+    (line,) = logged
+    assert line.startswith("the batch failed: PKS-1102 ") and "Data: Nothing was written." in line and "\n" not in line
 
 
 # ---- a query that is stopped ----
@@ -169,6 +223,6 @@ def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) ->
     conf = SimpleNamespace(get=lambda name, default: "1m")
     frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context, conf=conf))
     if is_only_sink:
-        kafka_sink.foreach_batch({"topic": "t"})(frame, 0)
+        kafka_sink.foreach_batch({**NAMED, "topic": "t"})(frame, 0)
     else:
         kafka_sink.write_batch(frame, 0, {"topic": "t"})

@@ -101,7 +101,7 @@ def test_without_pandas_the_functions_are_not_told_to_work(pyspark: str, verdict
         -1
     ]
     assert (line.verdict, said in line.text, "do not work: Pandas >= 2.2.0" in line.text) == (verdict, True, True)
-    assert "pip install 'pandas>=2.2'" in line.advice
+    assert "pip install 'pandas>=2.2,<3'" in line.advice
 
 
 def test_pyspark_says_itself_whether_pandas_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
