@@ -34,7 +34,6 @@ from kafka_sink.commit.manifest import Manifest, manifest_key, manifest_value
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt, without_letters
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
-from kafka_sink.kafka.client.cluster import topic_id_text
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
@@ -321,8 +320,7 @@ def batch_at_hand(
 
 def _fill(manifest: Manifest, summary: BatchSummary) -> Manifest:
     rows = without_letters(summary.written, summary.dead_letters)
-    ids = {topic: topic_id_text(found) for topic, found in summary.topic_ids.items()}
-    return replace(manifest, written=rows, dead_letters=summary.dead_letters, topic_ids=ids)
+    return replace(manifest, written=rows, dead_letters=summary.dead_letters, topic_ids=summary.topic_ids)
 
 
 def intent_of(

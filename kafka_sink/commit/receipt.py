@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafka_sink.kafka.client.cluster import topic_id_text
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 # 63 bits: the ledger stores it as a number.
@@ -162,7 +163,8 @@ class BatchSummary:
     digest: int = 0
     # What of `written` is letters about rows that could not be sent.
     dead_letters: tuple[WrittenPartition, ...] = ()
-    topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
+    # As Kafka's tools print them; without those that brokers have not told.
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def topic_rows(self) -> dict[str, int]:
@@ -172,6 +174,7 @@ class BatchSummary:
 def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
     every = list(receipts)
     written, dead_letters = _split_told(every)
+    ids = {one for receipt in every for one in receipt.topic_ids.items()}
     errors: dict[str, int] = {}
     for receipt in every:
         for reason, count in receipt.record_errors.items():
@@ -188,7 +191,7 @@ def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         record_errors=dict(sorted(errors.items())),
         digest=sum(receipt.digest for receipt in every) & DIGEST_MAX,
         dead_letters=dead_letters,
-        topic_ids=dict(sorted(one for receipt in every for one in receipt.topic_ids.items())),
+        topic_ids={topic: topic_id_text(found) for topic, found in sorted(ids)},
     )
 
 

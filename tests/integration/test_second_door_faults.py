@@ -25,6 +25,7 @@ from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.spark import driver, second_door
+from kafka_sink.spark.closings import CLOSINGS
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.bare_frame import BareFrame
 from tests.support.asking import client_of
@@ -88,6 +89,7 @@ def drive(servers: str, folder: Path) -> None:
         exports.start()
         write_until_the_end(folder, "rows", lambda number: function(frame_of(number, (QUERY, number, run)), number))
         exports.join()
+        CLOSINGS.value.wait()  # this process ends without what Python does at the end of a program
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any
 
@@ -120,6 +121,11 @@ def test_receipts_fold_into_one_summary() -> None:
 
 def test_the_order_of_receipts_changes_nothing() -> None:
     assert summarize_receipts([EMPTY, SECOND, FIRST]) == summarize_receipts([FIRST, SECOND, EMPTY])
+
+
+def test_a_summary_can_be_written_as_json_as_listeners_do() -> None:
+    summary = summarize_receipts([replace(FIRST, topic_ids={"orders": bytes(range(16))}), SECOND])
+    assert json.loads(json.dumps(asdict(summary)))["topic_ids"] == {"orders": "AAECAwQFBgcICQoLDA0ODw"}
 
 
 def test_no_receipts_are_a_summary_of_nothing() -> None:
