@@ -27,7 +27,7 @@ from bench.far_brokers import CONNECT, ROUND_TRIP_MS, SERVICE, FarCluster, Step
 from bench.report import code, conditions, publish
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, JOB_GROUP
 from pyspark_pykafka_sink import DefaultSource
 
 TOPIC, LEDGER, SINK = "rows", "__pykafka_sink_ledger", "orders"
@@ -104,7 +104,7 @@ class Application:
         self._far = far
         self._options = {"kafka.bootstrap.servers": far.bootstrap_servers, "topic": TOPIC, "ledger.topic": LEDGER}
         self._attempts = itertools.count()
-        self._query = {QUERY_ID: str(uuid.uuid4()), RUN_ID: str(uuid.uuid4())}
+        self._query = {QUERY_ID: str(uuid.uuid4()), JOB_GROUP: str(uuid.uuid4())}
 
     def write_batch(self, label: str) -> Cost:
         options = {**self._options, "sink.id": SINK, "batch.id": label}

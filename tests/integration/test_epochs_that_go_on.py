@@ -28,6 +28,8 @@ from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS = 47, 49, 51
+# A broker that is told of a new topic later than the others.
+NOT_LEADER = 6
 
 
 class Asker:
@@ -62,7 +64,7 @@ class Asker:
         while True:
             asked = request(Leader(self.topic, partition), PRODUCE, body, version_min=12, version_max=12)
             code: int = self.ask(asked)["responses"][0]["partition_responses"][0]["error_code"]
-            if code != CONCURRENT_TRANSACTIONS:
+            if code not in (CONCURRENT_TRANSACTIONS, NOT_LEADER):
                 return code
 
     def end(self, receipt: TransactionReceipt, *, commit: bool) -> int:
