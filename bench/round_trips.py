@@ -27,7 +27,7 @@ from bench.far_brokers import CONNECT, ROUND_TRIP_MS, SERVICE, FarCluster, Step
 from bench.report import code, conditions, publish
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, JOB_GROUP
+from kafka_sink.spark.task_context import BATCH_ID, JOB_GROUP, QUERY_ID
 from pyspark_pykafka_sink import DefaultSource
 
 TOPIC, LEDGER, SINK = "rows", "__pykafka_sink_ledger", "orders"
