@@ -14,9 +14,10 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import OTHER_COUNTS, Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.ledger_read import Found, LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, BatchSummary
 from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import SweepRule
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
@@ -347,6 +348,17 @@ def recovery_forgets_the_manifest(patch: pytest.MonkeyPatch) -> None:
         write(self, now_ms, phase, replace(record, manifest=None) if phase is Phase.CLOSING else record)
 
     patch.setattr(Committer, "_write", changed)
+
+
+def manifest_of_another_topic(patch: pytest.MonkeyPatch) -> None:
+    """all topics of a manifest have the id of one of them"""
+    fill = ledger._fill
+
+    def changed(manifest: Manifest, summary: BatchSummary) -> Manifest:
+        filled = fill(manifest, summary)
+        return replace(filled, topic_ids=dict.fromkeys(filled.topic_ids, min(filled.topic_ids.values(), default="")))
+
+    patch.setattr(ledger, "_fill", changed)
 
 
 def dead_letters_are_rows(patch: pytest.MonkeyPatch) -> None:

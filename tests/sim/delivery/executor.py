@@ -232,6 +232,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
         written=_partitions_of(records),
         unknown=tuple(sorted({record.topic_partition for record in records if record.offset < 0})),
         dead_letters=_partitions_of(letters),
+        topic_ids=prepared.topic_ids,
         row_count=len(records),
         digest=attempt.batch.digest_of(attempt.rows),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.formats.records.scalar import decode_batch
+from kafka_sink.kafka.client.cluster import topic_id_text
 from kafka_sink.testing import BrokerCluster
 from tests.sim.checkers import read_log
 from tests.sim.delivery.books import Books, is_letter
@@ -44,6 +45,7 @@ def check_manifests(
     of_key: dict[BatchKey, list[dict[str, Any]]] = defaultdict(list)
     for one in found:
         of_key[BatchKey(one["query"], one["batch"])].append(one)
+        _check_where(one, core)
         _check_ranges(one, ranges, is_in_doubt=bool(rows_in_doubt))
     keys_in_doubt = {BatchKey(one["query"], one["batch"]) for one in doubted}
     for batch in books.batches:
@@ -93,6 +95,16 @@ def _named(manifests: list[dict[str, Any]]) -> Counter[Named]:
     return Counter(
         (BatchKey(one["query"], one["batch"]), one["run"]) for one in manifests if one["query"] or one["batch"]
     )
+
+
+def _check_where(manifest: dict[str, Any], core: BrokerCluster) -> None:
+    """Offsets mean rows of one topic of one cluster only. The manifest names both, unless a transaction was over before
+    its brokers had told the id of its topic."""
+    if manifest.get("cluster") != core.cluster.cluster_id:
+        raise Violation("I22", f"a manifest of the cluster {manifest.get('cluster')!r}")
+    for name, content in {**manifest["topics"], **manifest.get("dead_letters", {})}.items():
+        if content.get("id") not in (None, topic_id_text(core.cluster.topics[name].topic_id)):
+            raise Violation("I22", f"a manifest names the topic {name} with the id {content['id']!r}")
 
 
 # Offsets of what is visible in each partition, each with whether it is a dead letter.

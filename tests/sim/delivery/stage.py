@@ -105,6 +105,7 @@ class Stage:
         plan = self.plan
         return DeliverySettings(
             ledger_topic=LEDGER,
+            cluster_id=self.network.core.cluster.cluster_id,
             transaction_version=plan.transaction_version,
             margin_ms=plan.options.transaction_timeout_ms // 4,
             request_timeout_ms=plan.options.request_timeout_ms,
