@@ -65,11 +65,15 @@ def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite
     return PlannedWrite(settled, written, sink_id, key, run)
 
 
-def plan_query(settings: Mapping[str, str], schema: StructType) -> PlannedWrite:
+def plan_query(settings: Mapping[str, str], schema: StructType, *, is_format: bool = False) -> PlannedWrite:
     """All batches of a stream."""
     checked = _check_write(settings, schema)
     options = checked.options
     sink_id = _name_query(options)
+    if is_format:
+        from kafka_sink.spark.query_checkpoint import check_checkpoint_of_format
+
+        check_checkpoint_of_format(options)
     settled, written = checked.finish_planning(options, sink_id)
     return PlannedWrite(settled, written, sink_id if settled.is_exactly_once else None)
 

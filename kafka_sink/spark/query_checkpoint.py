@@ -3,7 +3,7 @@
 Spark accepts foreachBatch without checkpointLocation: it makes a folder for this one start, under a new query id. So
 the next start reads all input again and numbers its batches anew. Under the new id its rows would be written again;
 under a query.id of the user's, new rows would be left out as repeated ones. The same is true of an unnamed query whose
-folder Spark makes in that of the session.
+folder Spark makes in that of the session, also with the format.
 
 Spark tells where a running query has its checkpoint in a classic session only, through objects behind its interface.
 Where they cannot be reached, and over Spark Connect, only a folder that options name can contradict.
@@ -12,7 +12,7 @@ Each query is looked at once: another checkpoint has another query id.
 
 Assumptions, for PySpark 3.4 to 4.3: `activeStreamingQueries` of the shared state has the executions by query id; the
 folder of one start is called temporary-UUID; Spark writes the file `metadata` before the first batch. Where one of them
-fails, nothing is refused.
+fails, nothing is refused. For the format: the writer's queryName and checkpointLocation are among its options.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import CHECKPOINT_MISSING
 from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import local_folder
 
 LOCATION_OF_SESSION = "spark.sql.streaming.checkpointLocation"
@@ -33,6 +34,7 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OF_ONE_START = re.compile(rf".*/temporary-{_UUID}/?", re.DOTALL)
 _UNNAMED = re.compile(rf"(.*)/{_UUID}/?", re.DOTALL)
 _LOCAL = re.compile(r"(file:|/)")
+_BEGIN_ANEW = "Spark begins anew at each start, and every row is written again"
 SEEN_MAX = 1024
 _seen: dict[tuple[str, str | None], None] = {}  # by query id and location
 
@@ -52,12 +54,23 @@ def check_checkpoint(
     running = _running_query(session, query_id) if query_id else None
     problem = _of_one_start(session, running, batch_id) or _of_another_query(query_id, location, running)
     if problem:
-        if is_exactly_once:
-            raise ConfigError(problem, CHECKPOINT_MISSING)
-        warn_once(problem)
+        _tell(problem, is_exactly_once=is_exactly_once)
     if len(_seen) >= SEEN_MAX:
         _seen.clear()
     _seen[seen] = None
+
+
+def check_checkpoint_of_format(options: SinkOptions) -> None:
+    """Spark passes the writer's location and queryName to the format, and takes no stream of it without a location. So
+    if it passes neither, the location is the session's, where only a name makes it the same at each start."""
+    if not options.checkpoint_location and not options.query_name:
+        _tell(_unnamed_in_session("a new folder"), is_exactly_once=options.is_exactly_once)
+
+
+def _tell(problem: str, *, is_exactly_once: bool) -> None:
+    if is_exactly_once:
+        raise ConfigError(problem, CHECKPOINT_MISSING)
+    warn_once(problem)
 
 
 def _running_query(session: Any, query_id: str) -> _RunningQuery | None:
@@ -71,22 +84,25 @@ def _running_query(session: Any, query_id: str) -> _RunningQuery | None:
 def _of_one_start(session: Any, running: _RunningQuery | None, batch_id: int | str) -> str:
     if running is None:
         return ""
-    begin_anew = "Spark begins anew at each start, and every row is written again"
     if _OF_ONE_START.fullmatch(running.checkpoint):
         return (
             f"this query has no checkpoint that its next start could find: Spark has made {running.checkpoint} for "
             'this start alone. Set .option("checkpointLocation", ...) on the writer, beside foreachBatch (among the '
-            f"options of the function it is only a name): without it {begin_anew}"
+            f"options of the function it is only a name): without it {_BEGIN_ANEW}"
         )
     # Who resumes such a folder names it on the writer: it has had batches.
     unnamed = None if running.is_named or batch_id != 0 else _UNNAMED.fullmatch(running.checkpoint)
     if unnamed and _ends_with(unnamed[1], session.conf.get(LOCATION_OF_SESSION, None)):
-        return (
-            f"this query has no checkpoint that its next start could find: {LOCATION_OF_SESSION} gives each start of a "
-            f"query without a name a new folder, {running.checkpoint}. Set .queryName(...) on the writer, or "
-            f'.option("checkpointLocation", ...): without them {begin_anew}'
-        )
+        return _unnamed_in_session(f"a new folder, {running.checkpoint}")
     return ""
+
+
+def _unnamed_in_session(folder: str) -> str:
+    return (
+        f"this query has no checkpoint that its next start could find: {LOCATION_OF_SESSION} gives each start of a "
+        f"query without a name {folder}. Set .queryName(...) on the writer, or "
+        f'.option("checkpointLocation", ...): without them {_BEGIN_ANEW}'
+    )
 
 
 def _ends_with(folder: str, setting: str | None) -> bool:

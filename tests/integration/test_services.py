@@ -36,7 +36,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "services.md"
 
 def options_of(kafka: EmbeddedBroker, preset: str, **more: str) -> dict[str, str]:
     named = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", "ledger.topic": LEDGER}
-    return {**named, "kafka.security.protocol": "PLAINTEXT", "preset": preset, "sink.id": f"s-{preset}", **more}
+    return {
+        **named,
+        "kafka.security.protocol": "PLAINTEXT",
+        "preset": preset,
+        "sink.id": f"s-{preset}",
+        "queryname": "q",
+        **more,
+    }
 
 
 def configs_of(kafka: EmbeddedBroker, topic: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 132, "task": 134, "task with more columns": 134, "commit": 115, "stream commit": 133}
+OWN_MAX = {"planning": 132, "task": 134, "task with more columns": 134, "commit": 115, "stream commit": 134}
 FOREIGN_MAX = dict.fromkeys(OWN_MAX, 15)
 
 VALUES = [b"row %d" % number for number in range(10)]
@@ -102,7 +102,7 @@ def loaded() -> dict[str, list[str]]:
         found["task"], written = play("task", (writer, ROWS.select(["value"])))
         found["commit"], row_count = play("commit", written)
         assert row_count == 10
-        found["stream commit"], _ = play("stream commit", {**options, "sink.id": "a-stream"})
+        found["stream commit"], _ = play("stream commit", {**options, "sink.id": "a-stream", "queryname": "q"})
         _, writer = play("planning", ({**named, "batch.id": "export-2"}, TYPES))
         found["task with more columns"], (_, messages) = play("task", (writer, ROWS))
         assert [each[:3] for each in messages[0].receipt.written] == [("rows", 0, 10)]

@@ -54,7 +54,7 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
 
 
 def plan(sink: Sink, **more: str) -> None:
-    settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER}
+    settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER, "queryname": "orders"}
     settings |= {name.replace("_", "."): value for name, value in more.items()}
     plan_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
 
@@ -198,6 +198,7 @@ def test_a_start_after_tasks_that_failed_asks_the_brokers_again(sink: Sink) -> N
     settings = {
         "kafka.bootstrap.servers": sink.servers, "topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER,
         "kafka.max.block.ms": "2000", "kafka.allow.auto.create.topics": "false",
+        "queryname": "orders",
         "kafka.retry.backoff.ms": "1",  # metadata that is younger is not asked for again
     }  # fmt: skip
     planned = plan_stream(settings, SCHEMA, False)

@@ -371,6 +371,7 @@ def test_columns_that_are_not_written_and_options_without_effect_are_told_once_f
         "topic": "rows",
         "includeHeaders": "true",
         "delivery.guarantee": "at-least-once",
+        "queryname": "rows",
     }
     for _ in range(3):
         plan_stream(settings, schema, False)

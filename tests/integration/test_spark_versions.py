@@ -21,7 +21,7 @@ import pyspark.sql.datasource as api
 del api.DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 from pyspark_pykafka_sink import DefaultSource
-options = {"kafka.bootstrap.servers": sys.argv[1], "topic": "rows", "sink.id": "s"}
+options = {"kafka.bootstrap.servers": sys.argv[1], "topic": "rows", "sink.id": "s", "queryname": "q"}
 source, schema = DefaultSource(options), StructType().add("value", "string")
 for writer in (source.writer(schema, False), source.streamWriter(schema, False)):
     print(type(writer).__name__, isinstance(writer, api.DataSourceArrowWriter))

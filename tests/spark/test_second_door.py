@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -380,20 +381,27 @@ def test_a_numbered_write_inside_a_query_without_a_checkpoint_is_refused(
     assert values(kafka_4, topic_name) == []
 
 
+@pytest.mark.parametrize("is_format", [False, True])
 def test_an_unnamed_query_in_the_checkpoint_folder_of_the_session_is_refused_and_a_named_one_goes_on(
-    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str, is_format: bool
 ) -> None:
     writable_topic(kafka_4, topic_name)
-    function = kafka_sink.foreach_batch(options(kafka_4, topic_name, sink_id=topic_name[-60:].lstrip("-")))
+    given = options(kafka_4, topic_name, sink_id=topic_name[-60:].lstrip("-"))
+
+    def begin_writer() -> Any:
+        writer = folder.read().writeStream.trigger(availableNow=True)
+        if is_format:
+            return writer.format("pykafka-sink").options(**given)
+        return writer.foreachBatch(kafka_sink.foreach_batch(given))
+
     setting = "spark.sql.streaming.checkpointLocation"
     spark.conf.set(setting, checkpoint)
     try:
         for line in ("a", "b"):
             folder.add(line)
-            writer = folder.read().writeStream.foreachBatch(function).trigger(availableNow=True)
             with pytest.raises(Exception, match=r"PKS-1111(?s:.*)Set \.queryName"):
-                run_to_end(writer.start())
-            run_to_end(writer.queryName("named").start())
+                run_to_end(begin_writer().start())
+            run_to_end(begin_writer().queryName("named").start())
     finally:
         spark.conf.unset(setting)
     assert values(kafka_4, topic_name) == [b"a", b"b"]

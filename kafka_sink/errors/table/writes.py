@@ -219,10 +219,10 @@ VERSIONS_DIFFER = _of_spark(
 )
 CHECKPOINT_MISSING = _of_spark(
     "PKS-1111", "stream whose next start finds no checkpoint",
-    "Spark starts foreachBatch without checkpointLocation, as a new query each time. Or the one among the function's "
-    "options is not the query's.",
-    'Set .option("checkpointLocation", ...) on the writer. Among the function\'s options it is only a name: give it '
-    "the same location, or set sink.id instead.",
+    "Each start is a new query to Spark: foreachBatch without checkpointLocation, or a stream without queryName in the "
+    "session's checkpoint folder. Or the location among the function's options is not the query's.",
+    'Set .option("checkpointLocation", ...) on the writer, or queryName if the session has a folder. Among the options '
+    "of a function it is only a name: give it the same location, or set sink.id instead.",
     ("has no checkpoint that its next start could find", "is not the checkpoint of the query"),
     page="guides/second-door.md#what-differs",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import query_checkpoint
-from kafka_sink.spark.query_checkpoint import LOCATION_OF_SESSION, check_checkpoint
+from kafka_sink.spark.query_checkpoint import LOCATION_OF_SESSION, check_checkpoint, check_checkpoint_of_format
 from tests.unit.spark.test_query_batch import checkpoint_with
 
 TEMPORARY = f"file:/tmp/temporary-{uuid.uuid4()}"
@@ -89,6 +91,23 @@ def test_an_unnamed_query_in_the_folder_of_the_session_is_refused_at_its_first_b
 
 def test_a_named_query_in_the_folder_of_the_session_is_accepted(query: str) -> None:
     assert is_accepted(Session(query, f"file:/ck/{OTHER}", name="orders", of_session="/ck"), query)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_refused"),
+    [({}, True), ({"queryname": ""}, True), ({"queryname": "orders"}, False), ({"checkpointlocation": "/c"}, False)],
+)
+def test_a_stream_of_the_format_has_a_location_or_a_name(
+    names: dict[str, str], is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = list[str]()
+    monkeypatch.setattr(query_checkpoint, "warn_once", warned.append)
+    given = {"kafka.bootstrap.servers": "h:1", "topic": "t", "sink.id": "orders", **names}
+    with pytest.raises(ConfigError, match=r"Set \.queryName") if is_refused else nullcontext():
+        check_checkpoint_of_format(parse_sink_options(given))
+    assert not warned
+    check_checkpoint_of_format(parse_sink_options({**given, "delivery.guarantee": "at-least-once"}))
+    assert len(warned) == is_refused
 
 
 def test_the_location_among_the_options_has_to_be_that_of_the_query(query: str, tmp_path: Path) -> None:
