@@ -248,6 +248,12 @@ def claim_key(line: Line) -> str:
     return f"/driver/{line.sink_id}/{line.code}" if line.code else f"/driver/{line.sink_id}"
 
 
+def line_of_claim(key: str, code: str | None) -> Line:
+    """`code`: the one in the claim, as the driver of a labelled write may claim under the key of its sink as well."""
+    sink_id, _, code_of_key = key.removeprefix(claim_key(Line(""))).partition("/")
+    return Line(sink_id, code_of_key or code or "")
+
+
 def stop_key(sink_id: str, run: str) -> str:
     """Each run has a key of its own: compaction must not remove one stop because of a later one, or of a claim."""
     return f"/stop/{sink_id}/{run}"

@@ -439,6 +439,25 @@ def test_what_another_ledger_may_have_decided_is_not_aborted(sink: Sink, shell: 
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
+def test_what_an_export_with_the_same_sink_id_has_decided_in_another_ledger_is_not_aborted(
+    sink: Sink, shell: Shell
+) -> None:
+    """Both ledgers know the sink: one job runs for testing and in earnest, each with its own."""
+    monday, tuesday = BatchKey("", "monday"), BatchKey("", "tuesday")
+    earnest = replace(sink, run=run_of_label("monday", "a"))
+    staging = replace(sink, topic="t-2", ledger_topic="ledger-2", run=run_of_label("tuesday", "b"))
+    created(staging).deliver(tuesday)
+    earnest.decide_and_die(monday)
+    said = shell.about(staging, "transactions", "--abort", "--yes")
+    assert said.exit_code == 2 and "[PKS-8003]" in said.err
+    assert f"the ledger ledger-2 has no record of sink {sink.sink_id} about the batch.id of " in said.err
+    assert shell.about(sink, "recover").exit_code == 0
+    assert sink.visible() == sorted(rows(monday, 0, 1))
+    # Its own is aborted there.
+    replace(staging, run=run_of_label("tuesday", "c")).task(tuesday, 0)
+    assert shell.about(staging, "transactions", "--abort", "--yes").exit_code == 0
+
+
 @pytest.mark.parametrize(("marker_ms", "timeout_s", "exit_code"), [(700, 30, 0), (60_000, 1, 1)])
 def test_markers_are_waited_for_and_those_that_do_not_come_are_told(
     sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch, marker_ms: int, timeout_s: int, exit_code: int

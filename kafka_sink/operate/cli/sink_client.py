@@ -138,22 +138,23 @@ class SinkClient(ClusterSession):
 
     def check_ledger_is_theirs(self) -> None:
         """Before transactions without a decision are aborted: this ledger must be the one that would contain the
-        decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
-        not to this ledger has another one. A sink that never had a driver has no decisions."""
-        lines = lines_of(self.list_open_transactions().found)
-        for sink_id in sorted({line.sink_id for line in lines}):
-            state = self.run_step(LedgerRead(self.settings(), sink_id), "the ledger").state
-            if state is not None and (state.newest or state.claims or state.closed):
-                continue
-            # That of the sink, too: earlier releases had no other one.
-            own = {Line(sink_id), *(line for line in lines if line.sink_id == sink_id)}
-            ids = [line.driver_id for line in sorted(own)]
-            drivers = DescribeTransactions(self.settings(), ids)
+        decision. A driver claims its ledger before it decides anything, so the driver of a line that is known to the
+        brokers but not to this ledger has another one. A line that never had a driver has no decisions."""
+        of_line = {line: one for one in self.list_open_transactions().found for line in lines_of([one])}
+        known = self.run_step(LedgerListing(self.settings(), self.sink_id), "the ledger").lines
+        known_sinks = {line.sink_id for line in known}
+        for line in sorted(of_line.keys() - known):
+            is_known_sink = line.sink_id in known_sinks
+            # Earlier releases had one driver for all lines of a sink.
+            own = {line} if is_known_sink else {line, Line(line.sink_id)}
+            drivers = DescribeTransactions(self.settings(), [each.driver_id for each in sorted(own)])
             if self.run_step(drivers, "the ids of the sink's drivers").found:
+                about = f" about the batch.id of {of_line[line].transactional_id}" if is_known_sink else ""
                 raise ConfigError(
-                    f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
-                    "it: its decisions are in another ledger, or this ledger was emptied. Open transactions may be "
-                    "decided. Nothing was aborted. Compare --ledger-topic with the option ledger.topic of the query",
+                    f"the ledger {self.ledger_topic} has no record of sink {line.sink_id}{about}, but the brokers know "
+                    "a driver of it: its decisions are in another ledger, or this ledger was emptied. Open "
+                    "transactions may be decided. Nothing was aborted. Compare --ledger-topic with the option "
+                    "ledger.topic of the query",
                     NO_SUCH_SINK,
                 )
 
