@@ -492,9 +492,53 @@ def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(sh
         assert said.exit_code == 0 and "which no coordinator lists to this principal" in said.out, said
         replace(sink, sink_id="late", run="e" * 16).decide_and_die(BATCH)
         said = status(shell, sink, *words)
-        assert said.exit_code == 2 and "the brokers do not tell how much time is left" in said.out
-        assert "not every open transaction was described: " in said.out
+        assert said.exit_code == 1 and "of sink late was decided" in said.out
+        assert "how it stands is not yours to see: this login may not describe its transactional ids" in said.out
         assert "client.properties stands for a file with kafka.sasl.username, kafka.sasl.password" in said.out
+
+
+@contextmanager
+def two_teams() -> Iterator[tuple[Sink, Sink]]:
+    """Of one cluster and ledger, with the permissions of docs/security.md: each under its own prefix."""
+    allowed, sinks = [], []
+    for user, team in (("alice", "team-a"), ("bob", "team-b")):
+        for operation in (acl.READ, acl.WRITE):
+            allowed.append(Acl(f"User:{user}", operation, acl.TOPIC, f"{team}.", acl.PREFIXED))
+            allowed.append(Acl(f"User:{user}", operation, acl.TOPIC, DEFAULT_LEDGER))
+        allowed.append(Acl(f"User:{user}", acl.WRITE, acl.TRANSACTIONAL_ID, f"{team}-", acl.PREFIXED))
+    users, topics = {"alice": "alice", "bob": "bob"}, {"team-a.t": 2, "team-b.t": 2}
+    with EmbeddedBroker(users=users, acls=allowed, topics={**topics, DEFAULT_LEDGER: 1}) as broker:
+        for user, team in (("alice", "team-a"), ("bob", "team-b")):
+            login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+            login |= {"sasl.username": user, "sasl.password": user}
+            place = f"{team}.t", f"{team}-orders", DEFAULT_LEDGER
+            sinks.append(Sink(broker.bootstrap_servers, *place, login=login, wall_ms=wall_ms() - 120_000))
+        alice, bob = sinks
+        yield alice, bob
+
+
+def test_what_another_team_has_decided_raises_no_alarm_about_ones_own_sink(shell: Shell) -> None:
+    """Two streams that were stopped after a batch, each seen by the login of the other."""
+    with two_teams() as (alice, bob):
+        words = [word for name, value in alice.login.items() for word in ("--option", f"kafka.{name}={value}")]
+        alice.decide_and_die(BATCH, committed=2)
+        bob.decide_and_die(BATCH, committed=2)
+        said = status(shell, alice, *words)
+        assert said.exit_code == 1 and said.out.count("LOOK: ") == 1 and "ACT NOW" not in said.out, said
+        assert "team-b-orders was decided 2 min ago, and how it stands is not yours to see" in said.out
+        assert "This is not all" not in said.out and "pykafka-sink recover" not in said.out
+        where = ("--bootstrap-server", alice.servers, *words)
+        listed = shell("ledger", *where, "--json").content["decisions"]
+        assert [one["verdict"] for one in listed] == ["committed", "open"]
+        # What is open of her own is told with its command, and finished.
+        replace(alice, sink_id="team-a-late").decide_and_die(BATCH)
+        assert [each["sink_id"] for each in findings(shell, alice, *words)] == ["team-a-late", "team-b-orders"]
+        done = shell("recover", "--all", *where)
+        assert done.exit_code == 0 and done.out.count("20 rows are visible") == 2, done
+        left = "decisions of sinks whose transactional ids this login may not describe (team-b-orders)"
+        assert f"left alone: 1 {left}" in done.out
+        again = shell("recover", "--all", *where)
+        assert again.exit_code == 0 and "no decision that this login may describe is open" in again.out
 
 
 # ---- recover --all ---------------------------------------------------------------------------------------------------

@@ -161,14 +161,14 @@ class SinkClient(ClusterSession):
     def judge_open(self, found: list[Listed]) -> tuple[list[Listed], dict[str, OpenDecision]]:
         """How the open decisions among these stand, by ledger key. A query may close one between the two questions, and
         use its transactions again: what looks overdue is read once more."""
-        judged = self._judge_open(found)
+        judged = self.standings_of(found)
         if any(each.standing is Standing.OVERDUE for each in judged.values()):
             again = self.list_decisions()
             if again != found:
-                return again, self._judge_open(again)
+                return again, self.standings_of(again)
         return found, judged
 
-    def _judge_open(self, found: Sequence[Listed]) -> dict[str, OpenDecision]:
+    def standings_of(self, found: Sequence[Listed]) -> dict[str, OpenDecision]:
         intents = [(each.ledger_key, each.record) for each in found if each.record and each.record.kind is Kind.INTENT]
         elsewhere = [(key, record) for key, record in intents if self.ask_if_elsewhere(record)]
         judged = {key: OpenDecision(record, Standing.UNKNOWN) for key, record in elsewhere}

@@ -210,7 +210,7 @@ class ClusterLook:
 
     def _describe(self, transactional_ids: Iterable[str]) -> DescribeTransactions:
         ids = dict.fromkeys(transactional_ids)
-        step = DescribeTransactions(self.settings_of(DEFAULT_LEDGER), list(ids))
+        step = DescribeTransactions(self.settings_of(DEFAULT_LEDGER), list(ids), passes_over_refused=True)
         if not ids:
             return step
         limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)

@@ -23,7 +23,7 @@ from kafka_sink.commit.identity import (
 )
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.listing import Listed
-from kafka_sink.commit.open_decisions import Standing
+from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.wire.apis import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
@@ -185,6 +185,9 @@ def _judge_open(
                 "command, best before the brokers forget them (transactional.id.expiration.ms, a week unless set)"
             )
             yield _of_record(Trouble.OPEN, Severity.LOOK, text, record, commands, mend)
+    elif standing is Standing.HIDDEN:
+        if age_ms >= _patience_ms(limits, age_ms, left_ms):
+            yield _of_record(Trouble.OPEN, Severity.LOOK, f"{begin}{HIDDEN_TEXT}", record, commands, ())
     elif age_ms >= _patience_ms(limits, age_ms, left_ms):
         if left_ms is not None:
             text = f"{begin}its {record.row_count} rows are lost unless it is finished within {span(left_ms)}"

@@ -109,6 +109,12 @@ def test_an_open_decision_is_a_finding_when_a_query_would_have_finished_it(
     assert all(each.is_passing for each in judge(facts, LIMITS, BROKERS))
 
 
+def test_a_decision_that_is_not_ones_own_to_see_is_told_without_a_command() -> None:
+    for age_ms, count in ((59 * S, 0), (60 * S, 1), (60 * 60 * MIN, 1)):
+        facts = facts_of(ledger_of(record_of(Kind.INTENT, age_ms=age_ms), judged=(Standing.HIDDEN, None)))
+        assert found_in(facts) == [(Trouble.OPEN, LOOK, ())] * count
+
+
 def test_a_lost_batch_is_told_with_its_rows_and_both_choices() -> None:
     record = record_of(Kind.STUCK, outcomes="cl")
     (found,) = judge(facts_of(ledger_of(record)), LIMITS, BROKERS)
