@@ -18,7 +18,7 @@ clock: a transaction of another run that began earlier belongs to a run that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -150,11 +150,17 @@ class LedgerRecord:
 
 class OtherName(NamedTuple):
     """A name under which the ledger has decisions of this stream as well. `latest`: the latest batch; None: not all of
-    its records can be read. `is_newer`: than the newest record under the own name."""
+    its records can be read. `is_newer`: than the newest record under the own name. `topics`: of the latest batch."""
 
     name: str
     latest: BatchKey | None
     is_newer: bool
+    topics: frozenset[str] = frozenset()
+
+    def is_elsewhere(self, topics: Collection[str]) -> bool:
+        """Whether its rows and these go to topics that have nothing in common: then the name is hardly the one that
+        this query had before, and more likely that of a copy of its checkpoint."""
+        return bool(self.topics and topics) and self.topics.isdisjoint(topics)
 
 
 @dataclass(frozen=True, slots=True)

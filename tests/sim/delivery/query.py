@@ -53,7 +53,7 @@ STALL_MS = 1_500
 STARTS_MAX = 100
 _FOREIGN_RECORD = "written without a transaction"
 # The text if the query was delivered under another name. Without a record of it the user knows the name.
-_OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
+_OTHER_NAME = re.compile(r"[Ss]et sink\.id=(\S+) and start|has no record of sink")
 
 
 class Query:
