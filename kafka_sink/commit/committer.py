@@ -31,7 +31,6 @@ from kafka_sink.commit.ledger import (
     batch_at_hand,
     intent_of,
     is_replaced,
-    line_of,
 )
 from kafka_sink.commit.ledger_codec import Unrecordable
 from kafka_sink.commit.ledger_read import LedgerRead
@@ -68,7 +67,7 @@ class Committer:
         self._session = session
         self._job = job
         self._key = job.key or UNNAMED_BATCH
-        assert job.key is None or session.line == line_of(session.sink_id, job.key), "a session is of one line"
+        assert job.key is None or session.line == settings.line_of(session.sink_id, job.key), "a session is of one line"
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         self._batch = batch_at_hand(

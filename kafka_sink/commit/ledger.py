@@ -239,14 +239,14 @@ def encode_key(key: str) -> bytes:
     return key.encode(errors="surrogateescape")
 
 
-def line_of(sink_id: str, key: BatchKey) -> Line:
+def line_of(sink_id: str, key: BatchKey, ledger_topic: str) -> Line:
     """The line that decides about a batch."""
-    return line_of_key(ledger_key(sink_id, key))
+    return line_of_key(ledger_key(sink_id, key), ledger_topic)
 
 
-def line_of_key(ledger_key: str) -> Line:
+def line_of_key(ledger_key: str, ledger_topic: str) -> Line:
     sink_id, _, label = ledger_key.partition("/")
-    return Line(sink_id, code_of_label(label) if label else "")
+    return Line(sink_id, code_of_label(label, ledger_topic) if label else "")
 
 
 def claim_key(line: Line) -> str:

@@ -334,7 +334,7 @@ class LedgerRead(CommitStep):
             return True
         if self._is_planning and is_nameless(ledger_key):
             return False
-        sink_id, code = line_of_key(ledger_key)
+        sink_id, code = line_of_key(ledger_key, self.settings.ledger_topic)
         return self._code == code and (not code or sink_id == self._sink_id)
 
     def _is_elsewhere(self, ledger_key: str) -> bool:
@@ -471,7 +471,7 @@ class LedgerRead(CommitStep):
         for key in sorted(found):
             sink_id, _, label = key.partition("/")
             division = division_of(label) if sink_id == self._sink_id else None
-            if division is not None and code_of_label(division.batch_id) == self._code:
+            if division is not None and self._code == code_of_label(division.batch_id, self.settings.ledger_topic):
                 yield label
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:

@@ -53,7 +53,7 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
 
     `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
     """
-    marks = [] if sink_id is None else marks_of(sink_id, label).find_unfinished()
+    marks = [] if sink_id is None else marks_of(options, sink_id, label).find_unfinished()
     settled = ANSWERS.value.get(
         (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
     )

@@ -104,7 +104,7 @@ class Driver:
         named = sink_id if query_id else ""
         name = label_of(options.query_name, options.checkpoint_location)
         own_sink_id = sink_id_of_query(sink_id, query_id)
-        code = "" if key is None else line_of(own_sink_id, key).code
+        code = "" if key is None else line_of(own_sink_id, key, options.ledger_topic).code
         self._session = DriverSession(
             own_sink_id, run, named_sink_id=named, is_only_sink=is_only_sink, label=name, code=code
         )
@@ -155,7 +155,7 @@ class Driver:
         result, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
         oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
         for record in [each for each in result.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
-            line = line_of(record.sink_id, record.key)
+            line = line_of(record.sink_id, record.key, self._options.ledger_topic)
             session = DriverSession(line.sink_id, code=line.code)
             try:
                 self._run(client, Job(DriverOperation.FINISH, wall_ms=wall_ms), session, is_help=True)
@@ -283,7 +283,7 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
         raise _no_transactions_error(batch)
     if batch.sink_id is None or not batch.is_recorded:
         return Conclusion.DELIVERED
-    with _doubt_answers_on_error(), marks_of(batch.sink_id, key).mark_commit(batch.run):
+    with _doubt_answers_on_error(), marks_of(batch.options, batch.sink_id, key).mark_commit(batch.run):
         try:
             done = _use_driver(
                 batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts, batch.schemas)
@@ -322,7 +322,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None:
-        marks_of(batch.sink_id, key).mark_abort(batch.run)
+        marks_of(batch.options, batch.sink_id, key).mark_abort(batch.run)
         ANSWERS.value.doubt()
     has_transactions = batch.has_transactions
     if batch.sink_id is None and has_transactions:
@@ -350,7 +350,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
     if result.has_nothing_open and result.conclusion is not Conclusion.LEFT_ALONE:
-        marks_of(batch.sink_id, key).settle(batch.run)
+        marks_of(batch.options, batch.sink_id, key).settle(batch.run)
     if not result.is_swept:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
     return result.conclusion if has_transactions else None
@@ -437,8 +437,8 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
     return result
 
 
-def marks_of(sink_id: str, key: BatchKey | None) -> Marks:
-    return Marks(application_folder(), marked_line(sink_id, key))
+def marks_of(options: SinkOptions, sink_id: str, key: BatchKey | None) -> Marks:
+    return Marks(application_folder(), marked_line(sink_id, key, options.ledger_topic))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from kafka_sink import Producer
 from kafka_sink.commit import each_line, ledger_read
 from kafka_sink.commit.each_line import Begin
-from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.commit.identity import Line, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted, KafkaSinkError
@@ -402,7 +402,7 @@ def test_a_driver_that_commits_while_a_command_is_about_to_abort_decides_nothing
 ) -> None:
     """The driver of an export commits when the command has fenced its line, and has not aborted yet."""
     export = BatchKey("", "monday")
-    attempts = [replace(sink, run=run_of_label("monday", nonce)) for nonce in ("a", "b", "c")]
+    attempts = [replace(sink, run=sink.run_of("monday", nonce)) for nonce in ("a", "b", "c")]
     receipts = [attempts[0].task(export, number) for number in range(2)]
     operation, errors = each_line._operation, []
 
@@ -420,10 +420,10 @@ def test_a_driver_that_commits_while_a_command_is_about_to_abort_decides_nothing
     assert sink.visible() == rows(export, 0, 1)
     # The command stops no run that began later.
     other = BatchKey("", "tuesday")
-    tuesday = replace(sink, run=run_of_label("tuesday", "a"))
+    tuesday = replace(sink, run=sink.run_of("tuesday", "a"))
     tuesday.task(other, 0)
     assert shell.about(sink, "transactions", "--abort", "--yes").exit_code == 0
-    replace(sink, run=run_of_label("tuesday", "b")).deliver(other)
+    replace(sink, run=sink.run_of("tuesday", "b")).deliver(other)
     assert sink.visible() == sorted(rows(export, 0, 1) + rows(other, 0, 1))
 
 

@@ -22,7 +22,7 @@ from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
-from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_query
+from kafka_sink.commit.identity import Line, sink_id_of_query
 from kafka_sink.commit.ledger import Kind, LedgerRecord, transaction_entry_of
 from kafka_sink.commit.ledger_codec import encode_record
 from kafka_sink.commit.receipt import BatchKey
@@ -94,7 +94,7 @@ def lost(sink: Sink, broker: EmbeddedBroker) -> None:
 
 
 def lost_day(sink: Sink, broker: EmbeddedBroker) -> None:
-    sink.run = run_of_label(str(DAY.batch_id), "unique")
+    sink.run = sink.run_of(str(DAY.batch_id), "unique")
     record_loss(sink, DAY)
 
 
@@ -394,7 +394,7 @@ def test_sinks_labels_and_what_is_open_of_them_are_counted(sink: Sink, shell: Sh
     query.deliver(BATCH)
     query.task(NEXT, 5)
     for label in ("2026-11-01", "2026-11-02"):
-        replace(sink, run=run_of_label(label, "unique")).deliver(BatchKey("", label))
+        replace(sink, run=sink.run_of(label, "unique")).deliver(BatchKey("", label))
     content = status(shell, sink, "--json").content
     told = {(each["sink_id"], each["batch_id"]): each for each in content["sinks"]}
     assert set(told) == {(query.sink_id, 0), ("orders", "2026-11-01"), ("orders", "2026-11-02")}
@@ -554,7 +554,7 @@ def test_recover_all_finishes_every_open_decision_of_the_ledgers_that_are_named(
         each.decide_and_die(BATCH)
     labels = ["2026-11-01", "2026-11-02"]
     for label in labels:
-        replace(sinks[0], run=run_of_label(label, "unique")).decide_and_die(BatchKey("", label))
+        replace(sinks[0], run=sinks[0].run_of(label, "unique")).decide_and_die(BatchKey("", label))
     said = status(shell, sinks[0])
     assert said.exit_code == 2 and said.out.count("ACT NOW: ") == 5
     command = f"pykafka-sink recover --all --bootstrap-server {broker.bootstrap_servers}"

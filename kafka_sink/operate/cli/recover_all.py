@@ -117,7 +117,7 @@ def _one_of_each_line(found: list[tuple[str, LedgerRecord]]) -> list[tuple[str, 
     """The driver of a line finishes all that is open in it: when the last of a line comes, the first stands for all."""
     chosen: dict[tuple[str, Line], tuple[str, LedgerRecord]] = {}
     for topic, record in found:
-        line = topic, line_of(record.sink_id, record.key)
+        line = topic, line_of(record.sink_id, record.key, topic)
         chosen[line] = chosen.pop(line, (topic, record))
     return list(chosen.values())
 

@@ -21,7 +21,7 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.commit.each_line import carry_out, lines_of, operate_each_line
 from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
-from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
+from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, NotAnswered, TransactionListing
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
@@ -217,11 +217,12 @@ class SinkClient(ClusterSession):
 
     def run(self, operation: DriverOperation, sink_id: str, key: BatchKey) -> CommitResult:
         """Runs as the driver that decides about the batch: the current one is fenced."""
-        return self._run(Job(operation, key, wall_ms=self.wall_ms), line_of(sink_id, key))
+        return self._run(Job(operation, key, wall_ms=self.wall_ms), self.settings().line_of(sink_id, key))
 
     def finish(self, record: LedgerRecord) -> CommitResult:
         """Completes this open decision, and others of its line."""
-        return self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line_of(record.sink_id, record.key))
+        job = Job(DriverOperation.FINISH, wall_ms=self.wall_ms)
+        return self._run(job, self.settings().line_of(record.sink_id, record.key))
 
     def _run(self, job: Job, line: Line) -> CommitResult:
         session = DriverSession(line.sink_id, code=line.code)

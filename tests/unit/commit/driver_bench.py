@@ -15,7 +15,7 @@ from typing import Any
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.ledger import LedgerRecord, line_of
+from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
@@ -132,7 +132,7 @@ class Bench:
     # ---- the driver ----
 
     def session(self, run: str = "1" * 16, key: BatchKey | None = None) -> DriverSession:
-        return DriverSession(SINK, run, code="" if key is None else line_of(SINK, key).code)
+        return DriverSession(SINK, run, code="" if key is None else self.settings.line_of(SINK, key).code)
 
     def commit(
         self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None, **answers: Any

@@ -10,9 +10,10 @@ from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.receipt import UNNAMED_BATCH, TaskReceipt
 from kafka_sink.commit.session import DriverOperation, DriverSession
 from kafka_sink.errors import CommitLost, CommitPending
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import COMMIT, LOST, SINK, WRITE, Bench
 
-CODE = line_of(SINK, UNNAMED_BATCH).code
+CODE = line_of(SINK, UNNAMED_BATCH, LEDGER).code
 
 
 @pytest.fixture
