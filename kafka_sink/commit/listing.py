@@ -103,7 +103,7 @@ class LedgerListing(LedgerRead):
 
     def _keep(self, ledger_key: str, found: Found) -> None:
         super()._keep(ledger_key, found)
-        self.lines.add(line_of_key(ledger_key))
+        self.lines.add(line_of_key(ledger_key, self.settings.ledger_topic))
 
     def _skim(self, raw: RawBatch, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Skimmed]:
         for each in super()._skim(raw, is_wanted):

@@ -444,17 +444,17 @@ def test_what_an_export_with_the_same_sink_id_has_decided_in_another_ledger_is_n
 ) -> None:
     """Both ledgers know the sink: one job runs for testing and in earnest, each with its own."""
     monday, tuesday = BatchKey("", "monday"), BatchKey("", "tuesday")
-    earnest = replace(sink, run=run_of_label("monday", "a"))
-    staging = replace(sink, topic="t-2", ledger_topic="ledger-2", run=run_of_label("tuesday", "b"))
-    created(staging).deliver(tuesday)
-    earnest.decide_and_die(monday)
+    staging = created(replace(sink, topic="t-2", ledger_topic="ledger-2"))
+    for key in (monday, tuesday):
+        replace(staging, run=staging.run_of(str(key.batch_id), "a")).deliver(key)
+    replace(sink, run=sink.run_of("monday", "b")).decide_and_die(monday)
     said = shell.about(staging, "transactions", "--abort", "--yes")
     assert said.exit_code == 2 and "[PKS-8003]" in said.err
     assert f"the ledger ledger-2 has no record of sink {sink.sink_id} about the batch.id of " in said.err
     assert shell.about(sink, "recover").exit_code == 0
     assert sink.visible() == sorted(rows(monday, 0, 1))
     # Its own is aborted there.
-    replace(staging, run=run_of_label("tuesday", "c")).task(tuesday, 0)
+    replace(staging, run=staging.run_of("tuesday", "c")).task(tuesday, 0)
     assert shell.about(staging, "transactions", "--abort", "--yes").exit_code == 0
 
 

@@ -44,7 +44,7 @@ def record_of(
 def ledger_of(*records: LedgerRecord, judged: tuple[Standing, int | None] | None = None) -> LedgerFacts:
     listed = [Listed(ledger_key(one.sink_id, one.key), 5, one) for one in records]
     found = {each.ledger_key: OpenDecision(each.record, *judged) for each in listed if each.record and judged}
-    return LedgerFacts(LEDGER, listed, found, lines={line_of_key(each.ledger_key) for each in listed})
+    return LedgerFacts(LEDGER, listed, found, lines={line_of_key(each.ledger_key, LEDGER) for each in listed})
 
 
 def facts_of(*ledgers: LedgerFacts, **more: object) -> ClusterFacts:
