@@ -148,7 +148,13 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._result = replace(ended, notes=tuple(self._notes), others=self._others, ledger=self._ledger)
+        self._result = replace(
+            ended,
+            notes=tuple(self._notes),
+            others=self._others,
+            help_until_ms=self._help_until_ms,
+            ledger=self._ledger,
+        )
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
@@ -308,7 +314,10 @@ class Committer:
         record, outcomes = self._record, step.outcomes
         if self._is_of_others(record):
             is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-            self._leave_to_others(now_ms, record, "" if is_done else step.reason)
+            if step.is_forbidden:
+                # Of another team, which has its own operators and starts.
+                self._others = tuple(other for other in self._others if other != record)
+            self._leave_to_others(now_ms, record, "" if is_done or step.is_forbidden else step.reason)
             return
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.

@@ -284,8 +284,10 @@ class CommitResult:
     notes: tuple[str, ...] = ()
     # No transaction of the batch is open, and no task of it can begin another one.
     is_swept: bool = False
-    # RECOVER: open decisions of batch writes without a label, by any driver.
+    # RECOVER: open decisions of batch writes without a label, by any driver whose transactions this login may end; and
+    # until when it may help them. None: it has not.
     others: tuple[LedgerRecord, ...] = ()
+    help_until_ms: int | None = None
     # DELIVERED: the record that closes the decision, if it is not written yet.
     closing: LedgerRecord | None = None
     # As this operation knows it at its end; None: it did not look.

@@ -151,14 +151,23 @@ class Driver:
 
     def recover(self, client: Client) -> None:
         """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
-        driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
+        driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too, if that
+        takes no longer than help may take altogether: each is a fence, and the ledger is read as it was just now."""
+        begun_ms = client.now_ms()
         result, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
+        sweep_ms = self._delivery_settings(client).sweep_ms
+        until_ms = client.now_ms() + sweep_ms if result.help_until_ms is None else result.help_until_ms
+        # How long it took until help began.
+        each_ms = until_ms - sweep_ms - begun_ms
         oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
         for record in [each for each in result.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
+            left_ms = until_ms - client.now_ms()
+            if left_ms < each_ms:
+                return
             line = line_of(record.sink_id, record.key, self._options.ledger_topic)
             session = DriverSession(line.sink_id, code=line.code)
             try:
-                self._run(client, Job(DriverOperation.FINISH, wall_ms=wall_ms), session, is_help=True)
+                self._run(client, Job(DriverOperation.FINISH, wall_ms=wall_ms), session, help_ms=left_ms)
             except KafkaSinkError as error:
                 _LOGGER.warning("an earlier write of another driver: %s", error)
 
@@ -206,12 +215,12 @@ class Driver:
             self._manifest_partition = partition_of_key(manifest_key(sink, *key), count)
         return Manifest(topic, self._manifest_partition, sink, schemas=schemas)
 
-    def _run(self, client: Client, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
+    def _run(self, client: Client, job: Job, session: DriverSession, *, help_ms: int | None = None) -> CommitResult:
         settings = self._delivery_settings(client)
         age_max_ms = time_since(one.planned_at for one in job.receipts if one.transaction is not None)
         job = replace(job, wall_ms=int(time.time() * 1000), age_max_ms=age_max_ms)
-        if is_help:
-            settings = replace(settings, patience_ms=settings.sweep_ms)
+        if help_ms is not None:
+            settings = replace(settings, patience_ms=help_ms)
         result = client.run(Committer(settings, session, job, client.now_ms()))
         for note in result.notes:
             if note in (NOT_VERIFIED, STILL_ACCEPTED) or note.startswith(ONCE):

@@ -22,10 +22,10 @@ from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
-from kafka_sink.commit.identity import Line, sink_id_of_query
+from kafka_sink.commit.identity import Line, run_of_query, sink_id_of_query, sink_id_of_write
 from kafka_sink.commit.ledger import Kind, LedgerRecord, transaction_entry_of
 from kafka_sink.commit.ledger_codec import encode_record
-from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.commands import Send
@@ -34,7 +34,9 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
 from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import DEFAULT_LEDGER, TopicPlan
+from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.topics import TRANSACTION_TOPIC
@@ -539,6 +541,21 @@ def test_what_another_team_has_decided_raises_no_alarm_about_ones_own_sink(shell
         assert f"left alone: 1 {left}" in done.out
         again = shell("recover", "--all", *where)
         assert again.exit_code == 0 and "no decision that this login may describe is open" in again.out
+
+
+def test_a_start_says_nothing_of_what_another_team_has_decided(caplog: pytest.LogCaptureFixture) -> None:
+    """Of writes without a label every start with their ledger learns. One decision is old, the other one is not."""
+    with two_teams() as (alice, bob):
+        for number, decided_ms in enumerate((1, wall_ms())):
+            run = run_of_query(f"write {number}")
+            write = replace(bob, sink_id=sink_id_of_write(bob.sink_id, run), run=run, wall_ms=decided_ms)
+            write.decide_and_die(UNNAMED_BATCH)
+        given = {"bootstrap.servers": alice.servers, **alice.login}
+        options = parse_sink_options({f"kafka.{name}": value for name, value in given.items()} | {"topic": alice.topic})
+        caplog.clear()
+        with client_of(alice.servers, **alice.login) as client:
+            Driver(options, alice.sink_id).recover(client)
+        assert not [line for line in caplog.messages if "team-b" in line]
 
 
 # ---- recover --all ---------------------------------------------------------------------------------------------------
