@@ -631,7 +631,7 @@ def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
     where = ["--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--sink-id", "orders"]
     program = [sys.executable, "-X", "importtime", "-m", "kafka_sink"]
     done = subprocess.run([*program, "recover", *where], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("finished 0 of query-1")
+    assert done.returncode == 0 and done.stdout.startswith("finished batch 0 of query-1")
     assert "kafka_sink.operate.cli" in done.stderr and "pyspark" not in done.stderr
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     helped = subprocess.run(

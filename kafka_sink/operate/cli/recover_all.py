@@ -20,7 +20,7 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
 from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.operate.cli.read_commands import next_step, unreadable_lines
-from kafka_sink.operate.cli.report import DONE, OPEN, REFUSED, Report, batch_word, decision
+from kafka_sink.operate.cli.report import DONE, OPEN, REFUSED, Report, batch_named, decision
 from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.cli.write_commands import confirm_recovery, open_texts
 from kafka_sink.operate.status.collect import ClusterLook
@@ -46,8 +46,9 @@ def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     told = [_finish(sink, topic, record) for topic, record in _one_of_each_line(found)]
     failed = [each for each in told if each["error"] is not None]
     read = [ledger.topic for ledger in ledgers if not ledger.problem]
+    left = [decision(record, sink.wall_ms) for record in hidden]
     content = {"ledgers": read, "recovered": [each for each in told if each["error"] is None], "failed": failed,
-               "lost": lost, "notes": notes, "hidden": [decision(record, sink.wall_ms) for record in hidden]}  # fmt: skip
+               "lost": lost, "hidden": left, "notes": notes}  # fmt: skip
     lines = [each["text"] for each in told]
     if read and not lines:
         seen = " that this login may describe" if hidden else ""
@@ -126,11 +127,11 @@ def _finish(sink: SinkClient, topic: str, record: LedgerRecord) -> dict[str, Any
     sink.use_ledger(topic)
     error = sink.finish(record).error
     if error is not None and not isinstance(error, (CommitLost, CommitPending)):
-        text = f"{batch_word(record.key)} of sink {record.sink_id} was not finished: {error}"
+        text = f"{batch_named(record.key)} of sink {record.sink_id} was not finished: {error}"
     elif error is not None:
         text = str(error)
     else:
-        text = f"finished {batch_word(record.key)} of sink {record.sink_id}: {record.row_count} rows are visible"
+        text = f"finished {batch_named(record.key)} of sink {record.sink_id}: {record.row_count} rows are visible"
     return {
         "ledger_topic": topic,
         "sink_id": record.sink_id,
