@@ -203,9 +203,9 @@ def other_name_error(
         advice = (
             f"That id writes to {some(sorted(others[0].topics), 'more')}, and this one to "
             f"{some(sorted(batch.topics), 'more')}: is it a copy of this checkpoint? Stop it, or give it a new "
-            f"checkpoint, and {accept} here {how_long}. The same if this query has another topic now. Only if the query itself had "
-            "that id, and its batches go to various topics, would that option deliver rows again: then set "
-            f"sink.id={names[0]} and start the query again"
+            f"checkpoint, and {accept} here {how_long}. The same if this query has another topic now. Only if the "
+            "query itself had that id, and its batches go to various topics, would that option deliver rows again: "
+            f"then set sink.id={names[0]} and start the query again"
         )
     return aborted_error(
         batch,
