@@ -34,6 +34,9 @@ NOTEBOOK = ".ipynb"
 BUILDERS, BUILDERS_BOOST = "Build it", 0.2
 # A link or a picture.
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+# In a table a long name breaks behind one of these signs only, so that it can be read on a phone.
+CODE, BREAK_AFTER = re.compile(r"<code>.*?</code>", re.DOTALL), re.compile(r"(?<=\w)([._=/,]+)(?=[\w&])")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 
 
@@ -74,6 +77,15 @@ def notebook_page(text: str, path: str) -> str:
     (title, *_), *rest = cells
     whole = f"The notebook itself: `{path}` in a clone."
     return "\n\n".join([title, whole, *(f"```python\n{each}\n```" if kind == "code" else each for each, kind in rest)])
+
+
+def breakable(html: str) -> str:
+    """The same page, in whose tables names may break behind a dot, an underscore and the like."""
+
+    def in_code(code: re.Match[str]) -> str:
+        return BREAK_AFTER.sub(r"\1<wbr>", code[0])
+
+    return TABLE.sub(lambda table: CODE.sub(in_code, table[0]), html)
 
 
 def notebooks() -> list[str]:
@@ -158,3 +170,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         page.meta["search"] = {"boost": BUILDERS_BOOST}
     own = {site: path for path, site in PAGES.items()} | {address(path): path for path in notebooks()}
     return relink(markdown, own.get(page.file.src_uri, f"{DOCS}/{page.file.src_uri}"))
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    # Here the search has its words already.
+    return breakable(output)

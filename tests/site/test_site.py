@@ -121,6 +121,30 @@ def test_every_page_renders_on_a_phone_without_an_error_or_anything_cut_and_has_
     assert found == {}
 
 
+# A table, by the heading of its first column, and how many of its columns are needed for an answer.
+ANSWERS = (
+    ("readers.html", "reader", 2),
+    ("platforms.html", "platform and release", 2),
+    ("performance.html", "setting", 3),
+    ("comparison.html", "", 3),
+)
+RIGHT_EDGE = """((title, count) => {
+  const tables = [...document.querySelectorAll('.md-content article table')];
+  const table = tables.find(one => one.rows[0].cells[0].textContent === title);
+  return Math.max(...[...table.rows].map(row => row.cells[count - 1].getBoundingClientRect().right));
+})"""
+
+
+@pytest.mark.parametrize(("page", "title", "columns"), ANSWERS)
+def test_the_answer_in_a_table_is_on_the_screen_of_a_phone(
+    site: Site, browser: Browser, page: str, title: str, columns: int
+) -> None:
+    browser.size(*PHONE, is_phone=True)
+    browser.open(site.pages_url + page)
+    edge = browser.evaluate(f"{RIGHT_EDGE}({json.dumps(title)}, {columns})")
+    assert edge <= PHONE[0]
+
+
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_a_visitor_gets_the_colours_of_the_system(site: Site, browser: Browser, scheme: str, is_dark: bool) -> None:
     browser.size(*DESKTOP)
@@ -228,9 +252,5 @@ def test_the_search_finds_an_option_and_then_answers_everyday_words_with_a_page_
     assert any("/options.html" in link for link in found(browser))
     # On the same page: to open one with the index of all pages takes longer than all of these questions.
     answers = {words: first_pages(ask(browser, words)) for words in EVERYDAY_WORDS}
-    missed = {
-        words: answers[words]
-        for words, page in EVERYDAY_WORDS.items()
-        if site.url + page not in answers[words]
-    }
+    missed = {words: answers[words] for words, page in EVERYDAY_WORDS.items() if site.url + page not in answers[words]}
     assert missed == {}
