@@ -37,7 +37,8 @@ PAGE_CHECKS = """(() => {
     heading: document.querySelector('h1')?.textContent ? [] : ['no heading'],
   };
 })()"""
-# Text below the contrast that WCAG asks for: 4.5, or 3 for large letters.
+# Text below the contrast that WCAG asks for: 4.5, or 3 for large letters. To ask for the style of an element is what
+# takes time, so each element is asked once: a page has thousands of texts, and most are below the same ten elements.
 FAINT_TEXT = """(() => {
   const parts = text => text.match(/[\\d.]+/g).map(Number);
   const light = ([red, green, blue]) => [red, green, blue].map(each => each / 255)
@@ -47,16 +48,21 @@ FAINT_TEXT = """(() => {
     const share = upper.length > 3 ? upper[3] : 1;
     return [0, 1, 2].map(index => upper[index] * share + lower[index] * (1 - share));
   };
+  const papers = new Map([[null, [255, 255, 255]]]);
   const paper = one => {
-    if (!one) return [255, 255, 255];
-    const own = parts(getComputedStyle(one).backgroundColor);
-    return own.length > 3 && own[3] === 0 ? paper(one.parentElement) : over(own, paper(one.parentElement));
+    if (!papers.has(one)) {
+      const own = parts(getComputedStyle(one).backgroundColor), below = paper(one.parentElement);
+      papers.set(one, own.length > 3 && own[3] === 0 ? below : over(own, below));
+    }
+    return papers.get(one);
   };
-  const found = new Map();
+  const found = new Map(), seen = new Set();
   const walk = document.createTreeWalker(document.querySelector('.md-content article'), NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const one = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || one.closest('.headerlink, script, style, svg') || !one.offsetParent) continue;
+    if (!walk.currentNode.data.trim() || seen.has(one)) continue;
+    seen.add(one);
+    if (one.closest('.headerlink, script, style, svg') || !one.offsetParent) continue;
     const style = getComputedStyle(one), below = paper(one), ink = over(parts(style.color), below);
     const [low, high] = [light(ink), light(below)].sort((a, b) => a - b);
     const size = parseFloat(style.fontSize), isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 600);
