@@ -41,8 +41,8 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
     def end_headers(self) -> None:
-        """As hosts of sites do: what has a sum in its name may be kept. Otherwise the browser asks for it again for each
-        page, and compiles it again."""
+        """As hosts of sites do: what has a sum in its name may be kept. Otherwise the browser asks for it and compiles
+        it again for each page."""
         if "/assets/" in self.path:
             self.send_header("Cache-Control", "max-age=3600")
         super().end_headers()
