@@ -394,18 +394,30 @@ class Committer:
 
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        manifest, age_max_ms = self._job.manifest, self._job.age_max_ms
-        topic = None if manifest is None else manifest.topic
-        self._current = Preflight(self._settings, self._session, self._receipts, age_max_ms, topic).begin(now_ms)
+        manifest = self._job.manifest
+        self._current = Preflight(
+            self._settings,
+            self._session,
+            self._receipts,
+            self._job.age_max_ms,
+            None if manifest is None else manifest.topic,
+            waited_ms=now_ms - self._started_ms,
+            append_intent=self._append_intent,
+        ).begin(now_ms)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
         if is_run_known or not self._key.is_named:
-            # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn. If
-            # it cannot be recorded, the decision says so.
+            self._append_intent(now_ms, UNKNOWN_TIME)
+
+    def _append_intent(self, now_ms: int, since_ms: int) -> LedgerWrite | None:
+        """It does not depend on the result of the check: it is appended in the meantime, without EndTxn. None: it
+        cannot be recorded, as the decision will say."""
+        if self._draft is None:
             with suppress(Unrecordable):
-                record = intent_of(self._batch, self._receipts, previous)
+                record = intent_of(self._batch, self._receipts, self._previous(), since_ms)
                 self._draft = LedgerWrite(self._settings, self._session, record, is_draft=True).begin(now_ms)
+        return self._draft
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)

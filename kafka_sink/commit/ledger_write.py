@@ -114,6 +114,11 @@ class LedgerWrite(CommitStep):
         return key.encode(), None if is_over else value
 
     @property
+    def identity(self) -> ProducerIdentity:
+        """Of its transaction, once it has begun."""
+        return self._identity
+
+    @property
     def is_finished(self) -> bool:
         return self.state in (WriteState.WRITTEN, WriteState.NOT_WRITTEN) or self.failure is not None
 

@@ -220,7 +220,8 @@ class Job:
     has_late_tasks: bool = False
     # COMMIT: what is written beside the record that closes the decision, without what the receipts say.
     manifest: Manifest | None = None
-    # COMMIT: for how long its transactions can have been open at most, by this host's own clock. None: not known.
+    # COMMIT: for how long its transactions can have been open at most when it begins, by this host's own clocks. None:
+    # not known.
     age_max_ms: int | None = None
     # COMMIT: the process lives on after its result, and writes `CommitResult.closing` then.
     may_close_later: bool = False

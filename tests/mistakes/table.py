@@ -116,6 +116,7 @@ MISTAKES = (
     Mistake(deciding.recovery_forgets_the_manifest, seeds(200)),
     Mistake(deciding.manifest_of_another_topic, seeds(100)),
     Mistake(deciding.dead_letters_are_rows, seeds(100)),
+    Mistake(deciding.last_receipt_taken_for_now, seeds(100)),
     # tests/unit/commit/test_closing_later.py finds both in every run. The first needs a slow record and a crash; the
     # second does no harm as long as each task asks for an epoch.
     Mistake(deciding.next_decision_does_not_wait),

@@ -479,7 +479,7 @@ class World:
             session = DriverSession(SINK, run, code=self.settings.line_of(SINK, self._key(driver)).code)
         key = None if operation is DriverOperation.RECOVER else self._key(driver)
         receipts = [self._receipt(driver, receipt) for receipt in driver.receipts]
-        job = Job(operation, key, receipts, may_close_later=self.closes_later)
+        job = Job(operation, key, receipts, may_close_later=self.closes_later, age_max_ms=0)
         committer = Committer(self.settings, session, job, 0)
         number = self._interned(Machine(committer, session))
         moved = driver._replace(stage="operation", operation=operation.value, machine=number, out=())

@@ -154,8 +154,11 @@ class Bench:
         answers: dict[str, list[Any]] | None = None,
         until_ms: int = 10**9,
         stopped_runs: frozenset[str] = frozenset(),
+        age_max_ms: int | None = 0,
     ) -> CommitResult:
-        job = Job(operation, receipts[0].key if receipts else key, receipts, stopped_runs=stopped_runs)
+        job = Job(
+            operation, receipts[0].key if receipts else key, receipts, stopped_runs=stopped_runs, age_max_ms=age_max_ms
+        )
         committer = Committer(self.settings, session or self.session(key=job.key), job, self.now_ms)
         return self.drive(committer, answers, until_ms=until_ms)
 
@@ -339,7 +342,8 @@ def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]]
 
 def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session: DriverSession) -> None:
     """Runs a commit up to the first request with this purpose, which is not sent."""
-    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    job = Job(DriverOperation.COMMIT, receipts[0].key, receipts, age_max_ms=0)
+    committer = Committer(bench.settings, session, job, bench.now_ms)
     progress = committer.step(bench.now_ms)
     while progress.asks[0].purpose != purpose:
         answers = [Reply(request, ReplyKind.ANSWERED, (bench.broker.answer(request),)) for request in progress.asks]
