@@ -50,7 +50,14 @@ from kafka_sink.commit.session import (
     margin_ms,
 )
 from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
-from kafka_sink.errors import CommitAborted, CommitPending, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import (
+    CommitAborted,
+    CommitError,
+    CommitPending,
+    KafkaSinkError,
+    OperationTimeout,
+    copy_error,
+)
 from kafka_sink.errors.table.commits import NOT_RECORDED, NOT_STARTED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shared_answers import SharedAnswers
@@ -272,6 +279,8 @@ class FinishedBatch(NamedTuple):
     open_ms: float | None = None
     # Of the registry, by side: for the manifest.
     schemas: Mapping[str, int] = NO_SCHEMAS
+    # What was refused when Spark planned its commit. An abort goes on.
+    refusal: KafkaSinkError | None = None
 
     @property
     def has_transactions(self) -> bool:
@@ -294,6 +303,8 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
         return Conclusion.DELIVERED
     with _doubt_answers_on_error(), marks_of(batch.options, batch.sink_id, key).mark_commit(batch.run):
         try:
+            if batch.refusal is not None:
+                raise _refused_error(batch, batch.sink_id, batch.refusal) from batch.refusal
             done = _use_driver(
                 batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts, batch.schemas)
             )
@@ -303,6 +314,17 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
             timeout_ms = batch.options.producer.transaction_timeout_ms
             raise explain_length(error, key, receipts, timeout_ms, batch.open_ms) from error.__cause__
         return done.conclusion
+
+
+def _refused_error(batch: FinishedBatch, sink_id: str, refusal: KafkaSinkError) -> KafkaSinkError:
+    """Planning has tried to finish an open decision. If an earlier run has decided this very batch, planning says what
+    became of it; without a transaction nothing is known of what is visible."""
+    is_decided = isinstance(refusal, CommitError) and (refusal.query_id, refusal.batch_id) == batch.key
+    if is_decided or not batch.has_transactions:
+        return copy_error(refusal)
+    own_sink_id = sink_id_of_query(sink_id, batch.key.query_id)
+    record = batch_at_hand(own_sink_id, batch.key, batch.run, summarize_receipts(batch.receipts))
+    return aborted_error(record, str(refusal))
 
 
 def _no_transactions_error(batch: FinishedBatch) -> CommitAborted:

@@ -162,6 +162,18 @@ def test_a_start_that_is_refused_for_its_options_finishes_what_was_decided_all_t
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
+def test_a_start_that_is_refused_for_the_policy_of_the_ledger_finishes_what_was_decided_all_the_same() -> None:
+    with EmbeddedBroker() as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+        sink.create()
+        sink.decide_and_die(BATCH)
+        broker.do(lambda core: core.cluster.topics[LEDGER].configs.update({"cleanup.policy": "delete"}))
+        with pytest.raises(ConfigError, match=r"cleanup\.policy=delete"):
+            plan(sink)
+        assert open_transactions(sink.servers, sink.sink_id) == []
+        assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
 def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
