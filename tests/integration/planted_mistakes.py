@@ -218,6 +218,11 @@ def _hardly_large_requests(place: Planting) -> Mapping[str, str]:
     return job(kafka, {"topic": "near"})
 
 
+def _above_the_socket_s(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker(properties={"socket.request.max.bytes": "1050000"})
+    return job(kafka)
+
+
 def _no_key(place: Planting) -> Mapping[str, str]:
     kafka = place.broker()
     kafka.create_topic("latest", 1, {**SAFE, "cleanup.policy": "compact"})
@@ -355,6 +360,7 @@ MISTAKES = (
     Mistake("small messages", _small_messages, "sizes", "warn", "max.message.bytes=65536, below batch.size=131072"),
     Mistake("large requests", _large_requests, "sizes", "warn", "below max.request.size=10485760"),
     Mistake("hardly large requests", _hardly_large_requests, "sizes", "warn", "below max.request.size=1048576"),
+    Mistake("requests above the socket's", _above_the_socket_s, "sizes", "warn", "bytes=1050000, and a request"),
     Mistake("no key for a compacted topic", _no_key, "columns", "fail", "has no column key"),
     Mistake("wrong columns", _wrong_columns, "columns", "fail", "required column value not found"),
     Mistake("misspelt option", _misspelt, "options", "fail", "did you mean linger.ms?"),

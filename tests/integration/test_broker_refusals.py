@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import DataError, DeliveryError, DeliveryTimeout, KafkaSinkError, OperationTimeout
 from kafka_sink.formats.records.batch import HEADER_BYTES
 from kafka_sink.formats.records.columns import RECORD_OVERHEAD_BYTES_MAX
+from kafka_sink.testing import EmbeddedBroker
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
@@ -56,6 +57,17 @@ def test_a_row_of_random_bytes_just_below_the_largest_request_is_delivered_with_
         with pytest.raises(DataError, match=r"max\.request\.size allows 1048576"):
             producer.send(topic_name, value=row + b"x").result(TIMEOUT_S)
     assert values(kafka_4, topic_name) == [row, row]
+
+
+def test_a_request_on_which_brokers_close_the_connection_without_a_word_is_named_by_its_size() -> None:
+    """Nothing else tells: it is sent again until its time is up."""
+    with EmbeddedBroker(properties={"socket.request.max.bytes": "9000000"}, topics={"t": 1}) as broker:
+        limits = {"max_request_size": 12_000_000, "delivery_timeout_ms": 2500, "request_timeout_ms": 2000}
+        with producer_of(broker, linger_ms=0, **limits) as producer:
+            error = producer.send("t", value=bytes(10_000_000)).exception(TIMEOUT_S)
+    assert isinstance(error, DeliveryTimeout)
+    (size,) = re.findall(r"One of them has (\d+) bytes: above socket\.request\.max\.bytes", str(error))
+    assert 10_000_000 < int(size) < 10_001_000
 
 
 @NEWEST_MAINLY
