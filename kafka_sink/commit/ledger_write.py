@@ -260,9 +260,10 @@ class LedgerWrite(CommitStep):
         renewed = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         if renewed.producer_id != self._identity.producer_id:
             # The unused transactional id has expired: the coordinator then assigns a new producer id to any request,
-            # whatever its epoch. Another driver may have been active in between, so this process's view of the ledger
-            # is not reliable.
-            self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
+            # whatever its epoch. Or its 32,767 epochs are used up. In the first case another driver may have been
+            # active in between, so this process's view of the ledger is not reliable.
+            name = self._session.transactional_id
+            self._refuse(f"{name} has expired, or its epochs are used up, and is another producer now", is_fenced=True)
             return
         self._identity = renewed
         self._ask_to_begin(now_ms)

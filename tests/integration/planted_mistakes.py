@@ -212,6 +212,17 @@ def _large_requests(place: Planting) -> Mapping[str, str]:
     return job(place.broker(), {"kafka.max.request.size": "10485760"})
 
 
+def _hardly_large_requests(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker()
+    kafka.create_topic("near", 1, {**SAFE, "max.message.bytes": "1048500"})
+    return job(kafka, {"topic": "near"})
+
+
+def _above_the_socket_s(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker(properties={"socket.request.max.bytes": "1050000"})
+    return job(kafka)
+
+
 def _no_key(place: Planting) -> Mapping[str, str]:
     kafka = place.broker()
     kafka.create_topic("latest", 1, {**SAFE, "cleanup.policy": "compact"})
@@ -348,6 +359,8 @@ MISTAKES = (
     Mistake("one acknowledges", _one_acknowledges, "replicas", "warn", "acknowledged by one broker alone"),
     Mistake("small messages", _small_messages, "sizes", "warn", "max.message.bytes=65536, below batch.size=131072"),
     Mistake("large requests", _large_requests, "sizes", "warn", "below max.request.size=10485760"),
+    Mistake("hardly large requests", _hardly_large_requests, "sizes", "warn", "below max.request.size=1048576"),
+    Mistake("requests above the socket's", _above_the_socket_s, "sizes", "warn", "bytes=1050000, and a request"),
     Mistake("no key for a compacted topic", _no_key, "columns", "fail", "has no column key"),
     Mistake("wrong columns", _wrong_columns, "columns", "fail", "required column value not found"),
     Mistake("misspelt option", _misspelt, "options", "fail", "did you mean linger.ms?"),

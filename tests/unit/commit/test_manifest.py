@@ -203,6 +203,16 @@ def test_a_repeated_end_waits_for_the_leader_of_the_manifest() -> None:
     assert write.state is WriteState.WRITTEN and session.identity == ProducerIdentity(7, 4)
 
 
+def test_an_id_that_is_another_producer_now_has_expired_or_used_up_its_epochs() -> None:
+    """In version 1 the coordinator gives another producer id after the last epoch as well."""
+    session = DriverSession("sink", RUN, identity=ProducerIdentity(7, 32_766), is_used=True)
+    write = LedgerWrite(replace(DeliverySettings(), transaction_version=1), session, made(Kind.DONE)).begin(0)
+    (renewal,) = write.asks.take_due(0)
+    write.on_reply(0, Reply(renewal, ReplyKind.ANSWERED, ({"error_code": 0, "producer_id": 8, "producer_epoch": 0},)))
+    assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
+    assert "has expired, or its epochs are used up, and is another producer now" in write.reason
+
+
 def test_ten_thousand_partitions_fit_beside_their_transactions() -> None:
     """Into the megabyte that a broker accepts by default, as tasks write them: other writers' rows lie between."""
     written = tuple(
