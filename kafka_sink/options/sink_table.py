@@ -95,7 +95,7 @@ _TOPICS = (
     Option("topic.replication.factor", Whole(1, 32767, besides=-1), "Replicas of a topic that topic.create creates; "
            "-1: the broker's default.", default=-1),
     Option("topic.config.NAME", ANY_TEXT, "A configuration of the topic that topic.create creates. It does not "
-           "apply to dead.letter.topic.",
+           "apply to dead.letter.topic, which gets message.timestamp.type=LogAppendTime.",
            into="topic_config", example="topic.config.retention.ms=604800000"),
 )  # fmt: skip
 

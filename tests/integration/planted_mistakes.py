@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.types import IntegerType, StringType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import Acl, EmbeddedBroker, EmbeddedRegistry, acl
@@ -179,6 +179,13 @@ def _topic_cannot_be_made(place: Planting) -> Mapping[str, str]:
 
 def _topic_differs(place: Planting) -> Mapping[str, str]:
     return job(place.broker(), {"topic.create": "true", "topic.partitions": "6"})
+
+
+def _letters_by_row_times(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker()
+    kafka.create_topic("rejected", 1, {"retention.ms": "86400000", **SAFE})
+    place.schema = StructType().add("value", StringType()).add("timestamp", TimestampType())
+    return job(kafka, {"record.errors": "dead-letter", "dead.letter.topic": "rejected"})
 
 
 def _one_replica(place: Planting) -> Mapping[str, str]:
@@ -354,6 +361,7 @@ MISTAKES = (
     Mistake("no topic", _no_topic, "topic", "fail", "orderz is not there"),
     Mistake("topic that cannot be made", _topic_cannot_be_made, "topic", "fail", "INVALID_REPLICATION_FACTOR"),
     Mistake("topic that differs", _topic_differs, "topic", "warn", "partitions=3 instead of 6"),
+    Mistake("letters by row times", _letters_by_row_times, "topic", "warn", "older than retention.ms=86400000 are gone"),
     Mistake("one replica", _one_replica, "replicas", "warn", "single has 1 replica, and there are 3 brokers"),
     Mistake("too few in sync", _too_few_in_sync, "replicas", "fail", "2 replicas in sync, and min.insync.replicas=3"),
     Mistake("one acknowledges", _one_acknowledges, "replicas", "warn", "acknowledged by one broker alone"),
