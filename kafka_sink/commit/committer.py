@@ -40,14 +40,7 @@ from kafka_sink.commit.next_step import NextStep, first_step, next_step
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
-from kafka_sink.commit.session import (
-    CommitResult,
-    Conclusion,
-    DeliverySettings,
-    DriverOperation,
-    DriverSession,
-    Job,
-)
+from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import Sweep, open_transactions, sweep_rule
 from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
 from kafka_sink.commit.visible import Visible
@@ -148,13 +141,8 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._result = replace(
-            ended,
-            notes=tuple(self._notes),
-            others=self._others,
-            help_until_ms=self._help_until_ms,
-            ledger=self._ledger,
-        )
+        ended = replace(ended, notes=tuple(self._notes), others=self._others, help_until_ms=self._help_until_ms)
+        self._result = replace(ended, ledger=self._ledger)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
