@@ -34,7 +34,7 @@ from kafka_sink.commit.ledger import (
 )
 from kafka_sink.commit.ledger_codec import Unrecordable
 from kafka_sink.commit.ledger_read import LedgerRead
-from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState, manifest_place
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.next_step import NextStep, first_step, next_step
 from kafka_sink.commit.phase import TRANSITIONS, Phase
@@ -349,7 +349,7 @@ class Committer:
         if step.record.outcomes:
             self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes))
         elif step.state is not WriteState.WRITTEN:
-            self._fail(messages.not_recorded_error(self._settings.commands, step.record, step.reason))
+            self._fail(messages.not_closed_error(self._settings.commands, self._batch, step.record, step.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
             self._fence(now_ms)
@@ -382,16 +382,10 @@ class Committer:
 
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        manifest = self._job.manifest
         self._current = Preflight(
-            self._settings,
-            self._session,
-            self._receipts,
-            self._job.age_max_ms,
-            None if manifest is None else manifest.topic,
-            waited_ms=now_ms - self._started_ms,
-            append_intent=self._append_intent,
-        ).begin(now_ms)
+            self._settings, self._session, self._receipts, self._job.age_max_ms, manifest_place(self._batch),
+            waited_ms=now_ms - self._started_ms, append_intent=self._append_intent,
+        ).begin(now_ms)  # fmt: skip
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.

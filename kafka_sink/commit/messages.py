@@ -13,6 +13,7 @@ from typing import Any
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.division import Division
 from kafka_sink.commit.ledger import LedgerRecord, OtherName, TransactionOutcome
+from kafka_sink.commit.receipt import UNNAMED_BATCH
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.errors.table import commits
@@ -284,6 +285,18 @@ def other_pending_error(
         f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
         f"run again. Restart the query, or run `{commands.recover(record.sink_id)}`, before the transactions of the "
         f"earlier batch time out: it is finished first. {_LATER}{commands.hint}"
+    )
+    return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
+
+
+def not_closed_error(commands: CommandTexts, batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
+    """`record`: of a decision that was found, perhaps of an earlier batch than the one at hand, if any is."""
+    if batch.key in (UNNAMED_BATCH, record.key):
+        return not_recorded_error(commands, record, reason)
+    text = (
+        f"{_of_record(record)} was decided earlier and is not finished: all of it is visible, and its record could not "
+        f"be written: {reason}. Until it is, {_batch(batch)} cannot be committed; nothing of it is visible and it may "
+        f"run again. {_who_closes(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
 

@@ -66,7 +66,7 @@ def test_a_request_on_which_brokers_close_the_connection_without_a_word_is_named
         with producer_of(broker, linger_ms=0, **limits) as producer:
             error = producer.send("t", value=bytes(10_000_000)).exception(TIMEOUT_S)
     assert isinstance(error, DeliveryTimeout)
-    (size,) = re.findall(r"One of them has (\d+) bytes: above socket\.request\.max\.bytes", str(error))
+    (size,) = re.findall(r"one of (\d+) bytes \(on one above socket\.request\.max\.bytes", str(error))
     assert 10_000_000 < int(size) < 10_001_000
 
 

@@ -160,6 +160,14 @@ class Connection:
         size, correlation_id = self._large
         return size if any(request.correlation_id == correlation_id for request in self.in_flight) else 0
 
+    @property
+    def in_flight_text(self) -> str:
+        text, size = f"{self.in_flight_count} requests in flight", self.large_bytes_in_flight
+        if not size:
+            return text
+        limit = "socket.request.max.bytes (104857600 by default)"
+        return f"{text}, one of {size} bytes (on one above {limit} brokers close the connection)"
+
     def timeout_text(self, now_ms: int) -> str:
         request = min(self.in_flight, key=lambda request: request.deadline_ms)
         asked = f"{request.api.name} v{request.version}"

@@ -24,12 +24,7 @@ def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSink
         return TransportError(f"{text} was lost while it authenticated: {reason}")
     hint = "; does this listener want SASL? Then set security.protocol=SASL_SSL or SASL_PLAINTEXT, and credentials"
     hint = "" if connection.has_served or connection.uses_sasl else hint
-    if connection.large_bytes_in_flight:
-        hint += (
-            f". One of them has {connection.large_bytes_in_flight} bytes: above socket.request.max.bytes "
-            "(104857600 by default) brokers close the connection"
-        )
-    return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}{hint}")
+    return TransportError(f"{text} was lost with {connection.in_flight_text}: {reason}{hint}")
 
 
 def notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) -> str:
