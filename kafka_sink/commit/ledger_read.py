@@ -181,6 +181,8 @@ class LedgerRead(CommitStep):
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         # Of all records that waited. The markers of other producers say nothing about a record that is read.
         self._producer_ids: set[int] = set()
+        # Of all sinks, without markers: what a start has to read.
+        self.batch_count = 0
         # By ledger key: the newest record so far.
         self._newest: dict[str, Found] = {}
         # By ledger key: later records without a marker, if this read has no claim.
@@ -258,6 +260,7 @@ class LedgerRead(CommitStep):
         if raw.next_offset <= self._next_offset:
             return
         self._next_offset = raw.next_offset
+        self.batch_count += not raw.is_control
         if raw.is_control and self._is_of_others(raw):
             raw.check()
         elif raw.is_control:
