@@ -19,7 +19,8 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,7 @@ import pytest
 from kafka_sink import sink_metrics
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
+from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TelemetryOptions
 from kafka_sink.telemetry.lineage.send import append_line, send
@@ -37,6 +39,7 @@ from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.telemetry.metrics.launch import LOG, ensure_exporter
 from kafka_sink.telemetry.metrics.otlp import export
 from kafka_sink.telemetry.metrics.push import push
+from kafka_sink.telemetry.metrics.receiver import certificates_for
 from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
 from kafka_sink.telemetry.metrics.stream_figures import stream_of
 from tests.integration.hostile_peer import HostilePeer, web_drips
@@ -152,6 +155,55 @@ def test_a_receiver_that_is_silent_is_waited_for_once_whatever_the_time_limit_of
     with pytest.raises(TransportError):
         tell(silent)
     assert 1 <= connection_count(listener) <= requests
+
+
+def _lineage_with_key(url: str, key: Path) -> None:
+    given = options(lineage_url=url, lineage_api_key_file=str(key))
+    send(telemetry_of(given), REPORT, "START", given.producer)
+
+
+def _refuse(connection: socket.socket, _: threading.Event) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("tell", [_push, _lineage])
+def test_a_refusal_is_an_answer_and_silences_nobody(tell: Callable[[str], None]) -> None:
+    breaker.PAUSES.renew()
+    with HostilePeer(_refuse) as peer:
+        for _ in range(2):
+            with pytest.raises(TransportError, match="answered 401"):
+                tell(f"http://{peer.address}")
+
+
+def test_a_key_that_cannot_be_read_silences_nobody(tmp_path: Path) -> None:
+    breaker.PAUSES.renew()
+    with HostilePeer(_refuse) as peer:
+        with pytest.raises(ConfigError):
+            _lineage_with_key(f"http://{peer.address}", tmp_path / "missing")
+        with pytest.raises(TransportError, match="answered 401"):
+            _lineage(f"http://{peer.address}")
+
+
+def test_a_silent_receiver_is_skipped_by_those_who_send_the_same_key(
+    listener: socket.socket, silent: str, tmp_path: Path
+) -> None:
+    """A firewall may drop what comes with a wrong one."""
+    (tmp_path / "a").write_text("key-a")
+    (tmp_path / "b").write_text("key-b")
+    for name, is_asked in (("a", True), ("a", False), ("b", True)):
+        with pytest.raises(TransportError) if is_asked else nullcontext():
+            _lineage_with_key(silent, tmp_path / name)
+        assert bool(connection_count(listener)) is is_asked
+
+
+def test_a_silent_receiver_is_skipped_by_those_with_the_same_certificates() -> None:
+    brokers = (("b", 1),)
+    own = ProducerOptions(bootstrap_servers=brokers, ssl_truststore_location="/a")
+    alike, other = replace(own, client_id="another"), replace(own, ssl_truststore_location="/b")
+    told = [certificates_for("https://receiver", each) for each in (own, alike, other)]
+    assert told[0] == told[1] != told[2]
+    assert certificates_for("http://receiver", own) == certificates_for("http://receiver", other)
 
 
 @pytest.mark.parametrize(
