@@ -279,6 +279,37 @@ def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
     assert (figures_folder(str(tmp_path / "application")) / LOG).read_text() == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_served"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "0.0.0.0", False),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "::1", False),
+    ],
+)
+def test_a_query_whose_address_is_not_served_is_told(tmp_path: Path, first: str, second: str, is_served: bool) -> None:
+    """Each application has one exporter per port: the first query decides."""
+    port = free_port()
+    assert ensure_exporter(str(tmp_path), first, port) == ""
+    exporter = launch.STARTED.value[-1]
+    try:
+        told = [ensure_exporter(str(tmp_path), second, port) for _ in range(2)]
+    finally:
+        exporter.terminate()
+        exporter.wait(30)
+    assert told[0] == told[1]
+    if is_served:
+        assert told[0] == ""
+    else:
+        assert f"{second}:{port} is not listened at" in told[0] and f"serves all figures at {first}:{port}" in told[0]
+    # The next one decides anew.
+    assert ensure_exporter(str(tmp_path), second, port) == "" or second == "::1"
+    if launch.STARTED.value[-1] is not exporter:
+        launch.STARTED.value[-1].terminate()
+        launch.STARTED.value[-1].wait(30)
+
+
 def test_clients_that_never_come_to_an_end_keep_no_exporter_from_ending(tmp_path: Path) -> None:
     port, application = free_port(), tmp_path / "application"
     assert ensure_exporter(str(application), "127.0.0.1", port) == ""
