@@ -31,15 +31,22 @@ def create_topics(options: SinkOptions) -> None:
     plan = options.topic_plan
     if plan is None or options.topic is None:
         return
-    from kafka_sink.commit.admin.topics import create_where_missing  # most writes create none
+    from kafka_sink.commit.admin.topics import LETTER_CONFIGS, create_where_missing  # most writes create none
 
-    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
-    plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
+    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key. Brokers that
+    # let nothing be configured make a plainer one.
+    letters, plainer = replace(plan, configs=LETTER_CONFIGS), replace(plan, configs=())
+    plans = [(options.topic, plan, plan), (options.dead_letter_topic, letters, plainer)]
     with CLIENTS.value.borrow(options.producer) as client:
-        for topic, wanted in plans:
+        for topic, wanted, otherwise in plans:
             if topic is None:
                 continue
-            found = create_where_missing(client, topic, wanted)
+            try:
+                found = create_where_missing(client, topic, wanted)
+            except ConfigError:
+                if wanted == otherwise:
+                    raise
+                found = create_where_missing(client, topic, otherwise)
             if found is None:
                 _LOGGER.info("created topic %s", topic)
             elif found:
@@ -53,7 +60,7 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
 
     `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
     """
-    marks = [] if sink_id is None else marks_of(sink_id, label).find_unfinished()
+    marks = [] if sink_id is None else marks_of(options, sink_id, label).find_unfinished()
     settled = ANSWERS.value.get(
         (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
     )

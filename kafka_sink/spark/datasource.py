@@ -101,7 +101,7 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
             'Write with mode("append"); to start with an empty topic, delete and create it first',
             MODE_NOT_SUPPORTED,
         )
-    options, columns, sink_id, key, run, _ = plan_export(settings, schema)
+    options, columns, sink_id, key, run, *_ = plan_export(settings, schema)
     return BatchWriter(options, columns, key, run=run, sink_id=sink_id)
 
 

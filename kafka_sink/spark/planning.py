@@ -57,7 +57,9 @@ def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite
             "after its day"
         )
     label = label_at_planning(key)
-    run = run_of_label(str(key.batch_id), unique) if key.is_named and label is not None else run_of_query(unique)
+    run = run_of_query(unique)
+    if key.is_named and label is not None:
+        run = run_of_label(str(key.batch_id), unique, options.ledger_topic)
     sink_id = options.sink_id if key.is_named else ""
     settled, written = checked.finish_planning(options, sink_id if options.is_exactly_once else None, label)
     if not settled.is_exactly_once:  # the brokers have no transactions, or none are wanted
