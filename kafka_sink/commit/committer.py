@@ -30,6 +30,7 @@ from kafka_sink.commit.ledger import (
     TransactionOutcome,
     batch_at_hand,
     intent_of,
+    is_closed,
     is_replaced,
     line_of,
 )
@@ -193,7 +194,10 @@ class Committer:
         """A successor has recorded that this batch is done, or is about to: it finds the decision and sees that all is
         committed. A stream has to stop because of it; a batch write has nothing more to do."""
         newest = self._previous()
-        is_own = newest is not None and newest.run == self._session.run and newest.kind in (Kind.INTENT, Kind.DONE)
+        if newest is None:
+            # Nothing is kept of one without a label.
+            return not self._key.is_named and self._ledger is not None and is_closed(self._ledger, self._key)
+        is_own = newest.run == self._session.run and newest.kind in (Kind.INTENT, Kind.DONE)
         return is_own and self._key.is_label
 
     def _fail_after_decision(self, reason: str) -> None:
@@ -552,13 +556,18 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
         listing = self._listing or open_transactions(self._settings, now_ms)
         # A list that was requested while these were being committed may have them.
-        decided = [] if self._listing is None or self._record is None else [self._record]
+        own = () if self._listing is None or self._record is None else self._record.transactions
         # User code that catches a commit's error goes on: this batch is aborted, and the one before is not finished.
-        decided += [] if self._ledger is None else self._ledger.newest_of(Kind.INTENT)
-        decided_ids = {one.transactional_id for each in decided for one in each.transactions}
+        intents = () if self._ledger is None else self._ledger.newest_of(Kind.INTENT)
         self._listing = None
-        rule = sweep_rule(self._session, self._previous(), self._job)
-        self._current = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms).begin(now_ms)
+        self._current = Sweep(
+            self._settings,
+            sweep_rule(self._session, self._previous(), self._job),
+            listing,
+            own_ids={one.transactional_id for one in own},
+            decided=[one for each in intents for one in each.transactions],
+            late_ms=late_ms,
+        ).begin(now_ms)
 
     def _on_swept(self, now_ms: int, step: Sweep) -> None:
         self._intended = replace(self._intended, swept=step.swept, is_swept=step.is_complete)

@@ -13,7 +13,9 @@ transaction.
 
 The open transactions are listed in parallel with other requests of a commit (`open_transactions`), while it decides and
 ends its own. That is early enough: later ones are swept after the next batch. Ids of the decision are excluded,
-whatever a broker lists: no other transaction begins under them before the commit is over.
+whatever a broker lists: no other transaction begins under them before the commit is over. Transactions of a decision
+that is still open in the ledger are excluded one by one, by producer id and epoch: tasks of the next batch use the same
+ids, and one of them may have been killed.
 
 One list is not enough after a job that failed or was cancelled: a task's Python worker outlives the task, and may begin
 its transaction after the list was made. So the sweep is repeated until nothing new was found for as long as such
@@ -27,7 +29,7 @@ such brokers nothing is swept.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
@@ -132,9 +134,9 @@ def _is_safe(settings: DeliverySettings) -> bool:
 
 
 class Sweep(StepChain):
-    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `decided_ids`:
-    transactions listed as open under these ids are committed by now, or have to be. `late_ms`: how long it is repeated
-    after the last find."""
+    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `own_ids`: of what this
+    operation has decided. A transaction that is listed as open under one of them is committed by now, or has to be.
+    `decided`: those of earlier decisions. `late_ms`: how long it is repeated after the last find."""
 
     def __init__(
         self,
@@ -142,14 +144,16 @@ class Sweep(StepChain):
         rule: SweepRule,
         listing: OpenTransactions,
         *,
-        decided_ids: Collection[str] = (),
+        own_ids: Collection[str] = (),
+        decided: Iterable[PreparedTransaction] = (),
         late_ms: int = 0,
     ) -> None:
         super().__init__(settings, listing)
         # Everything was looked at, and nothing is left open.
         self.is_complete = False
         self._rule = rule
-        self._decided_ids = decided_ids
+        self._own_ids = own_ids
+        self._decided = {(one.transactional_id, one.identity) for one in decided}
         self._notes = listing.notes
         self._swept: dict[str, None] = {}
         self._late_ms = late_ms
@@ -201,7 +205,7 @@ class Sweep(StepChain):
         elif listing.failure is not None:
             self._can_find = False
             self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")
-        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._decided_ids]
+        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._own_ids]
         return DescribeTransactions(self.settings, ids).begin(now_ms) if ids else None
 
     def _abort(self, now_ms: int, described: DescribeTransactions) -> AbortTransactions:
@@ -212,6 +216,6 @@ class Sweep(StepChain):
         written = {
             PreparedTransaction(found.transactional_id, *found.identity, version): found.partitions
             for found in described.found.values()
-            if self._rule.is_dangling(found)
+            if self._rule.is_dangling(found) and (found.transactional_id, found.identity) not in self._decided
         }
         return AbortTransactions(self.settings, written).begin(now_ms)

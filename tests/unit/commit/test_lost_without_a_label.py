@@ -8,7 +8,7 @@ import pytest
 
 from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.receipt import UNNAMED_BATCH, TaskReceipt
-from kafka_sink.commit.session import DriverOperation, DriverSession
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitLost, CommitPending
 from tests.unit.commit.driver_bench import COMMIT, LOST, SINK, WRITE, Bench
 
@@ -62,3 +62,22 @@ def test_what_has_timed_out_as_a_whole_may_be_written_again(bench: Bench) -> Non
     bench.settle()
     assert "Nothing of it is visible: it may be written again" in lost_text(bench)
     assert bench.seen() == [0, 0]
+
+
+# ---- closed by somebody else ----
+
+
+@pytest.mark.parametrize("moment", [WRITE, COMMIT])
+def test_a_write_whose_decision_another_process_closes_meanwhile_is_delivered(bench: Bench, moment: str) -> None:
+    """Planning does so with an old decision, and may take a young one for old; or an operator does."""
+    helped = []
+
+    def close() -> None:
+        found = bench.run(DriverOperation.FINISH, key=UNNAMED_BATCH, session=DriverSession(SINK, code=CODE))
+        helped.append(found.error)
+
+    bench.before_next(moment, close, which=2)
+    result = bench.commit(receipts_of(bench), DriverSession(SINK, "1" * 16, code=CODE))
+    assert helped == [None]
+    assert (result.conclusion, result.error) == (Conclusion.DELIVERED, None)
+    assert bench.seen() == [1, 1] and not bench.ledger()
