@@ -29,14 +29,14 @@ such brokers nothing is swept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.end_txn import AbortTransactions
 from kafka_sink.commit.identity import code_of_run, parse_task_identity
-from kafka_sink.commit.ledger import UNKNOWN_TIME, Kind, LedgerRecord
+from kafka_sink.commit.ledger import UNKNOWN_TIME, Kind, LedgerRecord, LedgerState
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.messages import NAMED_MAX
 from kafka_sink.commit.receipt import PreparedTransaction
@@ -120,6 +120,13 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
     return replace(rule, since_ms=since_ms, replaced_runs=runs, is_of_label=is_of_label)
 
 
+def decided_transactions(ledger: LedgerState | None) -> list[PreparedTransaction]:
+    """Of decisions that are not closed. User code that catches a commit's error goes on: then a batch is aborted, and
+    the one before is not finished."""
+    intents = () if ledger is None else ledger.newest_of(Kind.INTENT)
+    return [one for each in intents for one in each.transactions]
+
+
 def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:
     """Begun, if what it lists could be aborted. Of every sink: the rule of the sweep selects."""
     listing = OpenTransactions(settings, None, [ONGOING])
@@ -134,8 +141,8 @@ def _is_safe(settings: DeliverySettings) -> bool:
 
 
 class Sweep(StepChain):
-    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `own_ids`: of what this
-    operation has decided. A transaction that is listed as open under one of them is committed by now, or has to be.
+    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `own`: what this
+    operation has decided. What is listed as open under one of these ids is committed by now, or has to be.
     `decided`: those of earlier decisions. `late_ms`: how long it is repeated after the last find."""
 
     def __init__(
@@ -144,7 +151,7 @@ class Sweep(StepChain):
         rule: SweepRule,
         listing: OpenTransactions,
         *,
-        own_ids: Collection[str] = (),
+        own: Iterable[PreparedTransaction] = (),
         decided: Iterable[PreparedTransaction] = (),
         late_ms: int = 0,
     ) -> None:
@@ -152,7 +159,7 @@ class Sweep(StepChain):
         # Everything was looked at, and nothing is left open.
         self.is_complete = False
         self._rule = rule
-        self._own_ids = own_ids
+        self._own_ids = {one.transactional_id for one in own}
         self._decided = {(one.transactional_id, one.identity) for one in decided}
         self._notes = listing.notes
         self._swept: dict[str, None] = {}

@@ -228,8 +228,8 @@ def ids_of_an_open_decision_left_open(patch: pytest.MonkeyPatch) -> None:
     """what is open under an id of a decision that is not closed is left open, whichever transaction it is"""
     init = Sweep.__init__
 
-    def changed(self: Any, *arguments: Any, own_ids: Any = (), decided: Any = (), **more: Any) -> None:
-        init(self, *arguments, own_ids={*own_ids, *(one.transactional_id for one in decided)}, **more)
+    def changed(self: Any, *arguments: Any, own: Any = (), decided: Any = (), **more: Any) -> None:
+        init(self, *arguments, own=[*own, *decided], **more)
 
     patch.setattr(Sweep, "__init__", changed)
 
