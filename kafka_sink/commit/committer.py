@@ -24,24 +24,22 @@ from kafka_sink.commit.commit_step import CommitStep, Progress
 from kafka_sink.commit.end_txn import AbortTransactions, CommitTransactions, partitions_of
 from kafka_sink.commit.ledger import (
     UNKNOWN_TIME,
-    Kind,
     LedgerRecord,
     LedgerState,
     TransactionOutcome,
     batch_at_hand,
     intent_of,
-    is_replaced,
 )
 from kafka_sink.commit.ledger_codec import Unrecordable
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState, manifest_place
 from kafka_sink.commit.listing import OpenTransactions
-from kafka_sink.commit.next_step import NextStep, first_step, next_step
+from kafka_sink.commit.next_step import NextStep, first_step, is_over, may_have_been_decided, next_step
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
 from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
-from kafka_sink.commit.sweep import Sweep, open_transactions, sweep_rule
+from kafka_sink.commit.sweep import Sweep, decided_transactions, open_transactions, sweep_rule
 from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
@@ -61,6 +59,7 @@ class Committer:
         self._job = job
         self._key = job.key or UNNAMED_BATCH
         assert job.key is None or session.line == settings.line_of(session.sink_id, job.key), "a session is of one line"
+        session.limit_timeout(settings.margin_ms)
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         self._batch = batch_at_hand(
@@ -177,17 +176,10 @@ class Committer:
         )
         if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
-        elif self._has_committed and (found.conclusion is Conclusion.ALREADY_DELIVERED or self._is_over_for_a_write()):
+        elif self._has_committed and is_over(found, self._ledger, self._key, self._session.run):
             self._follow(now_ms, NextStep(Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
         else:
             self._fail_after_decision("another driver has taken over")
-
-    def _is_over_for_a_write(self) -> bool:
-        """A successor has recorded that this batch is done, or is about to: it finds the decision and sees that all is
-        committed. A stream has to stop because of it; a batch write has nothing more to do."""
-        newest = self._previous()
-        is_own = newest is not None and newest.run == self._session.run and newest.kind in (Kind.INTENT, Kind.DONE)
-        return is_own and self._key.is_label
 
     def _fail_after_decision(self, reason: str) -> None:
         """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
@@ -347,7 +339,7 @@ class Committer:
             self._look_again(now_ms)
             return
         if step.record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes))
+            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes, step.trouble))
         elif step.state is not WriteState.WRITTEN:
             self._fail(messages.not_closed_error(self._settings.commands, self._batch, step.record, step.reason))
         elif self._session.identity is None:
@@ -370,9 +362,11 @@ class Committer:
         step.release(now_ms)
 
     def _on_unrecordable(self, now_ms: int, phase: Phase, record: LedgerRecord, reason: str) -> None:
-        """A closing record is smaller than its intent, so this only happens for new batches."""
+        """A done record is smaller than its intent. One of a loss is larger: it has the fates of the transactions."""
         if phase is Phase.DECIDING:
             self._abandon(now_ms, reason)
+        elif record.outcomes:
+            self._fail(messages.lost_error(self._settings.commands, record, record.outcomes, reason))
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
             self._fail(messages.not_recorded_error(self._settings.commands, record, reason))
         else:
@@ -488,7 +482,7 @@ class Committer:
             self._look_again(now_ms)
             return
         if step.record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes))
+            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes, step.trouble))
         elif step.state is not WriteState.WRITTEN:
             make_error = messages.choice_not_recorded_error if is_choice else messages.not_recorded_error
             self._fail(make_error(self._settings.commands, step.record, step.reason))
@@ -527,10 +521,8 @@ class Committer:
         if step.leaderless:
             error = messages.not_discarded_error(self._batch, min(step.leaderless.values()))
             self._intended = CommitResult(Conclusion.FAILED, error)
-        may_be_decided = False
-        if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
-            is_forgotten = not self._key.is_named  # once compaction has removed what closed it
-            may_be_decided = is_forgotten or is_replaced(self._ledger, self._key, self._session.run)
+        is_abort = self._job.operation is DriverOperation.ABORT
+        may_be_decided = is_abort and may_have_been_decided(self._ledger, self._key, self._session.run)
         if may_be_decided and len(step.aborted) < len(self._receipts):
             # One that was not aborted just now may have been committed: by a successor, or long ago.
             self._intended = CommitResult(Conclusion.LEFT_ALONE)
@@ -542,13 +534,12 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
         listing = self._listing or open_transactions(self._settings, now_ms)
         # A list that was requested while these were being committed may have them.
-        decided = [] if self._listing is None or self._record is None else [self._record]
-        # User code that catches a commit's error goes on: this batch is aborted, and the one before is not finished.
-        decided += [] if self._ledger is None else self._ledger.newest_of(Kind.INTENT)
-        decided_ids = {one.transactional_id for each in decided for one in each.transactions}
+        own = () if self._listing is None or self._record is None else self._record.transactions
         self._listing = None
         rule = sweep_rule(self._session, self._previous(), self._job)
-        self._current = Sweep(self._settings, rule, listing, decided_ids=decided_ids, late_ms=late_ms).begin(now_ms)
+        self._current = Sweep(
+            self._settings, rule, listing, own=own, decided=decided_transactions(self._ledger), late_ms=late_ms
+        ).begin(now_ms)
 
     def _on_swept(self, now_ms: int, step: Sweep) -> None:
         self._intended = replace(self._intended, swept=step.swept, is_swept=step.is_complete)

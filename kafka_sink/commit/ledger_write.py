@@ -145,6 +145,11 @@ class LedgerWrite(CommitStep):
         return self.state in (WriteState.WRITTEN, WriteState.NOT_WRITTEN) or self.failure is not None
 
     @property
+    def trouble(self) -> str:
+        """Why it is not known to be written."""
+        return "" if self.state is WriteState.WRITTEN else self.reason
+
+    @property
     def may_be_written(self) -> bool:
         """A coordinator may have been asked for it: not yet, if the request is waiting to be sent, or was not sent."""
         end = self.asks.find(END)

@@ -319,8 +319,9 @@ def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) 
 
 
 def lost_error(
-    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]
+    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], trouble: str = ""
 ) -> CommitLost:
+    """`trouble`: why the ledger does not say so."""
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
@@ -338,6 +339,11 @@ def lost_error(
         f"visible already appear twice), `{commands.accept(record)}` has it go on without the missing rows"
         f"{commands.hint}"
     )
+    if trouble:
+        text += (
+            f". But the ledger could not be updated: {trouble}. Each start of the query, and "
+            f"`{commands.recover(record.sink_id)}`, tries that again; before it succeeds there is nothing to choose"
+        )
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
 
 

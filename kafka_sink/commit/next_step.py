@@ -113,6 +113,24 @@ def next_step(
     return _judge_open(job, settings, ledger)
 
 
+def is_over(found: NextStep, ledger: LedgerState, key: BatchKey, run: str) -> bool:
+    """Of a batch that is committed. A successor has recorded that a batch write is done, or is about to: it finds the
+    decision and sees that all is committed. A stream has to stop because of it; a batch write has nothing more to do.
+    """
+    newest = ledger.find(key)
+    if newest is None:
+        # Nothing is kept of one without a label.
+        return not key.is_named and is_closed(ledger, key)
+    is_own = newest.run == run and newest.kind in (Kind.INTENT, Kind.DONE)
+    return found.conclusion is Conclusion.ALREADY_DELIVERED or (is_own and key.is_label)
+
+
+def may_have_been_decided(ledger: LedgerState | None, key: BatchKey, run: str) -> bool:
+    """And be over, although the ledger has no decision of it."""
+    is_forgotten = not key.is_named  # once compaction has removed what closed it
+    return ledger is not None and (is_forgotten or is_replaced(ledger, key, run))
+
+
 def _remind_of_option(found: NextStep, key: BatchKey, settings: DeliverySettings, ledger: LedgerState) -> NextStep:
     """ledger.accept.new.sink is for the first batch of a stream; later it hides mistakes."""
     is_known = not key.is_label and ledger.find(key) is not None

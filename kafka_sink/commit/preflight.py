@@ -225,7 +225,7 @@ class Preflight(DescribeTransactions):
                 self._on_described(now_ms)
 
     def _on_described(self, now_ms: int) -> None:
-        described = self._described()
+        described = self._list_open()
         if len(described) == len(self._checked) and self._is_in_doubt(described):
             self._intent = self._append_intent(now_ms, min(state.start_ms for state, _ in described))
             if self._intent is not None:
@@ -234,7 +234,7 @@ class Preflight(DescribeTransactions):
                 self.asks.add(now_ms, Ask(Coordinators((driver_id,)), DESCRIBE_TRANSACTIONS, body, TIME))
         self._note_limit()
 
-    def _described(self) -> list[tuple[TransactionDescription, TaskReceipt]]:
+    def _list_open(self) -> list[tuple[TransactionDescription, TaskReceipt]]:
         """Those that are open and the receipt's."""
         return [
             (state, receipt)
@@ -262,7 +262,7 @@ class Preflight(DescribeTransactions):
 
     def _note_limit(self) -> None:
         """Before the check is finished: what is still waited for must not take longer than there is time."""
-        described = self._described()
+        described = self._list_open()
         if described:
             self.limit_ms = self._time_left(described) - self.settings.margin_ms
 

@@ -118,6 +118,8 @@ class DriverOperation(Enum):
     REPLAY = "replay"  # the operator has a lost batch run again
 
 
+# Of the driver's own transactions: what a record needs.
+OWN_TIMEOUT_MS_MIN = 1_000
 # How long leaders that told of too many producers are not asked again.
 CROWDED_MS = 600_000
 
@@ -140,7 +142,8 @@ class DriverSession:
     # The epoch has been used: unless it can go on (`DeliverySettings.begins_with_new_epoch`), the next transaction
     # requests a new one first.
     is_used: bool = False
-    # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
+    # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it, and no more
+    # than the margin.
     timeout_ms: int = 60_000
     ledger: LedgerState | None = None
     # When this process has last seen that the ledger's topic is compacted.
@@ -195,6 +198,11 @@ class DriverSession:
         if self.elders is None:
             return None
         return next((run for run in ledger.claims if run not in (*self.elders, self.run, "")), None)
+
+    def limit_timeout(self, margin_ms: int) -> None:
+        """The request that ends the intent's transaction may be held up on its way. When the margin is over it must not
+        decide any more: the transactions that the intent names may have timed out."""
+        self.timeout_ms = min(self.timeout_ms, max(margin_ms, OWN_TIMEOUT_MS_MIN))
 
     def forget_identity(self) -> None:
         """There may be another driver now, or the current epoch is unknown: fence and read again."""

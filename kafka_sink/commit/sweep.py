@@ -13,7 +13,9 @@ transaction.
 
 The open transactions are listed in parallel with other requests of a commit (`open_transactions`), while it decides and
 ends its own. That is early enough: later ones are swept after the next batch. Ids of the decision are excluded,
-whatever a broker lists: no other transaction begins under them before the commit is over.
+whatever a broker lists: no other transaction begins under them before the commit is over. Transactions of a decision
+that is still open in the ledger are excluded one by one, by producer id and epoch: tasks of the next batch use the same
+ids, and one of them may have been killed.
 
 One list is not enough after a job that failed or was cancelled: a task's Python worker outlives the task, and may begin
 its transaction after the list was made. So the sweep is repeated until nothing new was found for as long as such
@@ -27,14 +29,14 @@ such brokers nothing is swept.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.end_txn import AbortTransactions
 from kafka_sink.commit.identity import code_of_run, parse_task_identity
-from kafka_sink.commit.ledger import UNKNOWN_TIME, Kind, LedgerRecord
+from kafka_sink.commit.ledger import UNKNOWN_TIME, Kind, LedgerRecord, LedgerState
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.messages import NAMED_MAX
 from kafka_sink.commit.receipt import PreparedTransaction
@@ -118,6 +120,13 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
     return replace(rule, since_ms=since_ms, replaced_runs=runs, is_of_label=is_of_label)
 
 
+def decided_transactions(ledger: LedgerState | None) -> list[PreparedTransaction]:
+    """Of decisions that are not closed. User code that catches a commit's error goes on: then a batch is aborted, and
+    the one before is not finished."""
+    intents = () if ledger is None else ledger.newest_of(Kind.INTENT)
+    return [one for each in intents for one in each.transactions]
+
+
 def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:
     """Begun, if what it lists could be aborted. Of every sink: the rule of the sweep selects."""
     listing = OpenTransactions(settings, None, [ONGOING])
@@ -132,9 +141,9 @@ def _is_safe(settings: DeliverySettings) -> bool:
 
 
 class Sweep(StepChain):
-    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `decided_ids`:
-    transactions listed as open under these ids are committed by now, or have to be. `late_ms`: how long it is repeated
-    after the last find."""
+    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `own`: what this
+    operation has decided. What is listed as open under one of these ids is committed by now, or has to be.
+    `decided`: those of earlier decisions. `late_ms`: how long it is repeated after the last find."""
 
     def __init__(
         self,
@@ -142,14 +151,16 @@ class Sweep(StepChain):
         rule: SweepRule,
         listing: OpenTransactions,
         *,
-        decided_ids: Collection[str] = (),
+        own: Iterable[PreparedTransaction] = (),
+        decided: Iterable[PreparedTransaction] = (),
         late_ms: int = 0,
     ) -> None:
         super().__init__(settings, listing)
         # Everything was looked at, and nothing is left open.
         self.is_complete = False
         self._rule = rule
-        self._decided_ids = decided_ids
+        self._own_ids = {one.transactional_id for one in own}
+        self._decided = {(one.transactional_id, one.identity) for one in decided}
         self._notes = listing.notes
         self._swept: dict[str, None] = {}
         self._late_ms = late_ms
@@ -201,7 +212,7 @@ class Sweep(StepChain):
         elif listing.failure is not None:
             self._can_find = False
             self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")
-        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._decided_ids]
+        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._own_ids]
         return DescribeTransactions(self.settings, ids).begin(now_ms) if ids else None
 
     def _abort(self, now_ms: int, described: DescribeTransactions) -> AbortTransactions:
@@ -212,6 +223,6 @@ class Sweep(StepChain):
         written = {
             PreparedTransaction(found.transactional_id, *found.identity, version): found.partitions
             for found in described.found.values()
-            if self._rule.is_dangling(found)
+            if self._rule.is_dangling(found) and (found.transactional_id, found.identity) not in self._decided
         }
         return AbortTransactions(self.settings, written).begin(now_ms)

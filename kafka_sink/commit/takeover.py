@@ -25,7 +25,7 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key, stop_key
 from kafka_sink.commit.ledger_codec import encode_claim, encode_stop
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
-from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.commit.session import OWN_TIMEOUT_MS_MIN, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
@@ -42,7 +42,6 @@ CLAIM_OLDER = "claim ledger for the release before"
 FENCE_OLDER = "fence a driver of the release before"
 # The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
 # so the timeout is halved until it is accepted, down to what a record needs.
-TIMEOUT_MS_MIN = 1_000
 
 
 class Fence(CommitStep):
@@ -71,8 +70,8 @@ class Fence(CommitStep):
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        if error_code == INVALID_TRANSACTION_TIMEOUT and self._session.timeout_ms > TIMEOUT_MS_MIN:
-            self._session.timeout_ms = max(TIMEOUT_MS_MIN, self._session.timeout_ms // 2)
+        if error_code == INVALID_TRANSACTION_TIMEOUT and self._session.timeout_ms > OWN_TIMEOUT_MS_MIN:
+            self._session.timeout_ms = max(OWN_TIMEOUT_MS_MIN, self._session.timeout_ms // 2)
             self._ask(now_ms, ask.purpose)
         elif not self.refuse_or_repeat(now_ms, ask, error_code):
             self.asks.drop(ask)

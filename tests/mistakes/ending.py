@@ -224,6 +224,16 @@ def closed_without_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Engine, "_needs_leaders", lambda *_: False)
 
 
+def ids_of_an_open_decision_left_open(patch: pytest.MonkeyPatch) -> None:
+    """what is open under an id of a decision that is not closed is left open, whichever transaction it is"""
+    init = Sweep.__init__
+
+    def changed(self: Any, *arguments: Any, own: Any = (), decided: Any = (), **more: Any) -> None:
+        init(self, *arguments, own=[*own, *decided], **more)
+
+    patch.setattr(Sweep, "__init__", changed)
+
+
 def swept_once(patch: pytest.MonkeyPatch) -> None:
     """after a cancelled job the open transactions are listed once, although its tasks live on"""
     again = Sweep._again

@@ -184,6 +184,7 @@ class Query:
         batch: Batch | None,
         receipts: list[TaskReceipt],
         *,
+        may_be_decided: bool = True,
         has_late_tasks: bool = False,
         planned_ms: int | None = None,
     ) -> Callable[[Resume], None]:
@@ -202,9 +203,8 @@ class Query:
         def start(session: DriverSession, resume: Resume) -> None:
             stage = self.stage
             host = self._host()
-            # Spark begins no commit before each task has ended.
             known = {
-                "may_be_decided": not has_late_tasks,
+                "may_be_decided": may_be_decided,
                 "has_late_tasks": has_late_tasks,
                 "may_close_later": stage.plan.closes_later,
                 "age_max_ms": None if planned_ms is None else stage.loop.now_ms - planned_ms,
@@ -446,7 +446,7 @@ class Query:
             check_swept(self.stage, self.run, result)
             return "the job was cancelled"
         if not is_complete:
-            yield from self._abort(batch, messages)
+            yield from self._abort(batch, messages, is_complete=False)
             return "a task failed too often"
         late_ms = self._late_ms()
         if late_ms:
@@ -509,17 +509,25 @@ class Query:
             self.stage.on_refused(self)
         return "the commit failed"
 
-    def _abort(self, batch: Batch, receipts: list[TaskReceipt]) -> Script:
-        """Runs in a process without state, since the failed one is closed; if processes are reused, in any."""
-        if not any(receipt.transaction is not None for receipt in receipts):
+    def _abort(self, batch: Batch, receipts: list[TaskReceipt], *, is_complete: bool = True) -> Script:
+        """Runs in a process without state, since the failed one is closed; if processes are reused, in any. Spark
+        begins no commit before each task has ended, but the run of a query may have decided another batch."""
+        has_transactions = any(receipt.transaction is not None for receipt in receipts)
+        is_own_run = self.stage.plan.kind in (UNNAMED, LABELLED)
+        if not (has_transactions or is_own_run):
             return None
-        result = yield self._operate(self._session(batch, is_forgetful=True), DriverOperation.ABORT, batch, receipts)
+        session = self._session(batch, is_forgetful=True)
+        may_be_decided = has_transactions and (is_complete or not is_own_run)
+        result = yield self._operate(
+            session, DriverOperation.ABORT, batch, receipts,
+            may_be_decided=may_be_decided, has_late_tasks=not is_complete,
+        )  # fmt: skip
         return None if result is None else result.conclusion
 
     def _abort_cancelled(self, batch: Batch, receipts: list[TaskReceipt]) -> Callable[[Resume], None]:
         """Of a batch write, whose run has no other batch: also if no task has given a receipt."""
         session = self._session(batch, is_forgetful=True)
-        return self._operate(session, DriverOperation.ABORT, batch, receipts, has_late_tasks=True)
+        return self._operate(session, DriverOperation.ABORT, batch, receipts, may_be_decided=False, has_late_tasks=True)
 
     # ---- a lost batch ----
 

@@ -9,7 +9,7 @@ import pytest
 from kafka_sink.commit.end_txn import PARTITIONS
 from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.receipt import UNNAMED_BATCH, TaskReceipt
-from kafka_sink.commit.session import DriverOperation, DriverSession
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitLost, CommitPending
 from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import COMMIT, LOST, REFUSED, SINK, WRITE, Bench
@@ -82,3 +82,22 @@ def test_a_write_of_another_team_is_left_to_it_without_a_word(bench: Bench, answ
     # Whoever may does.
     helped = bench.run(DriverOperation.RECOVER, session=bench.session())
     assert [record.sink_id for record in helped.others] == [theirs] and bench.seen() == [1, 1]
+
+
+# ---- closed by somebody else ----
+
+
+@pytest.mark.parametrize("moment", [WRITE, COMMIT])
+def test_a_write_whose_decision_another_process_closes_meanwhile_is_delivered(bench: Bench, moment: str) -> None:
+    """Planning does so with an old decision, and may take a young one for old; or an operator does."""
+    helped = []
+
+    def close() -> None:
+        found = bench.run(DriverOperation.FINISH, key=UNNAMED_BATCH, session=DriverSession(SINK, code=CODE))
+        helped.append(found.error)
+
+    bench.before_next(moment, close, which=2)
+    result = bench.commit(receipts_of(bench), DriverSession(SINK, "1" * 16, code=CODE))
+    assert helped == [None]
+    assert (result.conclusion, result.error) == (Conclusion.DELIVERED, None)
+    assert bench.seen() == [1, 1] and not bench.ledger()

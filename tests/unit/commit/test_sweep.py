@@ -218,3 +218,34 @@ def test_a_batch_that_is_aborted_leaves_the_open_decision_of_the_batch_before(be
     again = bench.commit(bench.receipts(1, run=OTHER), bench.session(OTHER))
     assert again.conclusion is Conclusion.DELIVERED
     assert bench.seen() == [2, 2]
+
+
+# ---- beside a decision that is not closed yet ----
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_killed_task_is_swept_although_its_id_is_part_of_an_open_decision_of_the_batch_before(
+    bench: Bench, is_finished: bool
+) -> None:
+    """Its process uses the ids again, and the record that closes the decision comes later, or failed. What is decided
+    and not committed is left alone."""
+    first = bench.receipts(tasks=3)
+    if is_finished:
+        job = Job(DriverOperation.COMMIT, first[0].key, first, may_close_later=True, age_max_ms=0)
+        bench.drive(Committer(bench.settings, bench.session(), job, bench.now_ms))
+    else:
+        # The third transaction is not committed: two of the ids are used again all the same.
+        bench.decide(first)
+        for receipt in first[:2]:
+            assert receipt.transaction is not None
+            bench.broker.end(*receipt.transaction[:3], commit=True, is_first=bench.transaction_version == 1)
+    bench.settle()
+    receipt, killed = bench.receipt(1, 0), bench.receipt(1, 1)
+    assert receipt.transaction is not None and killed.transaction is not None and first[1].transaction is not None
+    assert killed.transaction.transactional_id == first[1].transaction.transactional_id
+    job = Job(DriverOperation.ABORT, receipt.key, [receipt], has_late_tasks=True)
+    verdict = bench.drive(Committer(bench.settings, bench.session(), job, bench.now_ms))
+    assert verdict.is_swept and verdict.swept == (killed.transaction.transactional_id,)
+    bench.settle()
+    assert (bench.state_of(receipt), bench.state_of(killed)) == ("CompleteAbort", "CompleteAbort")
+    assert bench.state_of(first[2]) == ("CompleteCommit" if is_finished else ONGOING)

@@ -7,6 +7,7 @@ The assumption under test: no transaction is older than its write, which was pla
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from kafka_sink.commit.preflight import TIME
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, Job
 from kafka_sink.errors import CommitAborted, CommitPending
-from kafka_sink.kafka.client.ask import ReplyKind
+from kafka_sink.kafka.client.ask import Ask, ReplyKind
+from kafka_sink.kafka.wire.codes import INVALID_TRANSACTION_TIMEOUT
 from tests.support.tiny_broker import TIMEOUT_MS
-from tests.unit.commit.driver_bench import LOST, UNSUPPORTED, WRITE, Bench
+from tests.unit.commit.driver_bench import FENCE, LOST, UNSUPPORTED, WRITE, Bench
 
 AHEAD_MS = TIMEOUT_MS - 10_000
 
@@ -177,3 +179,30 @@ def test_where_brokers_do_not_describe_transactions_the_host_is_believed(
     verdict = commit(bench, receipts, age_max_ms, **given)
     assert (verdict.conclusion is Conclusion.DELIVERED) == is_decided
     assert is_decided or isinstance(verdict.error, CommitAborted)
+
+
+@pytest.mark.parametrize(
+    ("margin_ms", "allowed_ms", "timeout_ms"),
+    [(60_000, 60_000, 60_000), (15_000, 60_000, 15_000), (500, 60_000, 1_000), (60_000, 10_000, 7_500)],
+)
+def test_the_intent_cannot_be_decided_any_more_when_the_margin_is_over(
+    bench: Bench, margin_ms: int, allowed_ms: int, timeout_ms: int
+) -> None:
+    """Its transaction ends no later than those of the tasks can: when the margin was left, it was open already."""
+    bench.settings = replace(bench.settings, margin_ms=margin_ms)
+    receipts = bench.receipts()
+
+    def limit(request: Ask) -> dict[str, Any] | None:
+        is_too_long = request.body["transaction_timeout_ms"] > allowed_ms
+        return (
+            {"error_code": INVALID_TRANSACTION_TIMEOUT, "producer_id": -1, "producer_epoch": -1}
+            if is_too_long
+            else None
+        )
+
+    session = bench.session()
+    job = Job(DriverOperation.COMMIT, receipts[0].key, receipts, age_max_ms=0)
+    result = bench.drive(Committer(bench.settings, session, job, bench.now_ms), {FENCE: [limit] * 10})
+    assert result.conclusion is Conclusion.DELIVERED
+    fences = [request.body["transaction_timeout_ms"] for request in bench.asked if request.purpose == FENCE]
+    assert fences[-1] == session.timeout_ms == timeout_ms

@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.commit import ledger_codec, ledger_write
+from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition
-from kafka_sink.commit.session import Conclusion
-from kafka_sink.errors import CommitAborted
-from tests.unit.commit.driver_bench import Bench
+from kafka_sink.commit.session import Conclusion, DriverOperation
+from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.kafka.wire.codes import MESSAGE_TOO_LARGE
+from tests.unit.commit.driver_bench import WRITE, Bench
 
 LABEL = "x" * 1_001
 # In place of the real limit, of which test_ledger.py is: a batch with more than ten thousand topics takes seconds.
@@ -92,3 +94,17 @@ def test_a_label_beyond_the_number_that_is_read_is_refused_and_the_known_ones_st
     verdict = bench.commit(bench.receipts("c", query=""))
     assert isinstance(verdict.error, CommitAborted) and "Choose another sink.id" in str(verdict.error)
     assert bench.commit(bench.receipts("a", query="", attempt=1)).conclusion is Conclusion.ALREADY_DELIVERED
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_loss_whose_record_the_ledger_refuses_says_so_beside_the_loss(transaction_version: int) -> None:
+    """It is larger than the intent was: it has the fates of the transactions as well."""
+    bench = Bench(transaction_version=transaction_version)
+    receipts = bench.receipts()
+    bench.times_out_before_its_commit(receipts[0])
+    refused = bench.commit(receipts, answers={WRITE: [None, MESSAGE_TOO_LARGE]})
+    assert isinstance(refused.error, CommitLost)
+    text = str(refused.error)
+    assert "MESSAGE_TOO_LARGE" in text and "max.message.bytes" in text and "nothing to choose" in text
+    assert isinstance(bench.run(DriverOperation.FINISH).error, CommitLost)
+    assert bench.ledger()["sink"].kind is Kind.STUCK
