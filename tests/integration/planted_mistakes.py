@@ -350,7 +350,7 @@ MISTAKES = (
     Mistake("no topic", _no_topic, "topic", "fail", "orderz is not there"),
     Mistake("topic that cannot be made", _topic_cannot_be_made, "topic", "fail", "INVALID_REPLICATION_FACTOR"),
     Mistake("topic that differs", _topic_differs, "topic", "warn", "partitions=3 instead of 6"),
-    Mistake("letters by row times", _letters_by_row_times, "topic", "warn", "older than retention.ms=86400000 are gone"),
+    Mistake("letters by row times", _letters_by_row_times, "topic", "warn", "retention.ms=86400000 are gone within"),
     Mistake("one replica", _one_replica, "replicas", "warn", "single has 1 replica, and there are 3 brokers"),
     Mistake("too few in sync", _too_few_in_sync, "replicas", "fail", "2 replicas in sync, and min.insync.replicas=3"),
     Mistake("one acknowledges", _one_acknowledges, "replicas", "warn", "acknowledged by one broker alone"),

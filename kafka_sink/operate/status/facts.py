@@ -19,13 +19,18 @@ TRANSACTION_MAX_MS = 900_000
 
 @frozen
 class LedgerFacts:
-    """`judged`: how open decisions stand, and `since_ms`: since when, by ledger key. `problem`: why it was not read."""
+    """`judged`: how open decisions stand, by ledger key. `since_ms`: since when a record is there, of those whose
+    drivers name a time that has not come yet. `problem`: why it was not read."""
 
     topic: str
     listed: Sequence[Listed] = ()
     judged: Mapping[str, OpenDecision] = field(default_factory=dict)
     since_ms: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
+
+    def since(self, each: Listed) -> int:
+        assert each.record is not None
+        return self.since_ms.get(each.ledger_key, each.record.wall_ms)
 
 
 @frozen
@@ -46,10 +51,11 @@ class OpenProducer:
 
 @frozen
 class ClusterFacts:
-    """`transactions`: all that are open, of whichever application. `id_counts`: transactional ids of tasks that
-    coordinators know, by sink id. `ends`: stable offset and end of each partition that a sink has written to, and of
-    `asked_topics`. `hanging`: their coordinators know better; `unlisted`: nobody tells, and none may be open for longer
-    than `transaction_max_ms`. `notes`: what is missing here, because somebody did not answer. `limits`: what these
+    """`at_ms`: by the brokers' clocks, if `is_clock_told`; else as far as that is known. `transactions`: all that
+    are open, of whichever application. `id_counts`: transactional ids of tasks that coordinators know, by sink id.
+    `ends`: stable offset and end of each partition that a sink has written to, and of `asked_topics`. `hanging`:
+    their coordinators know better; `unlisted`: nobody tells, and none may be open for longer than
+    `transaction_max_ms`. `notes`: what is missing here, because somebody did not answer. `limits`: what these
     brokers never tell."""
 
     at_ms: int
@@ -64,6 +70,7 @@ class ClusterFacts:
     asked_topics: Sequence[str] = ()
     notes: Sequence[str] = ()
     limits: Sequence[str] = ()
+    is_clock_told: bool = True
 
     @property
     def decided_ids(self) -> frozenset[str]:
