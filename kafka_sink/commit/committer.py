@@ -31,24 +31,16 @@ from kafka_sink.commit.ledger import (
     batch_at_hand,
     intent_of,
     is_replaced,
-    line_of,
 )
 from kafka_sink.commit.ledger_codec import Unrecordable
 from kafka_sink.commit.ledger_read import LedgerRead
-from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState, manifest_place
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.next_step import NextStep, first_step, next_step
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
-from kafka_sink.commit.session import (
-    CommitResult,
-    Conclusion,
-    DeliverySettings,
-    DriverOperation,
-    DriverSession,
-    Job,
-)
+from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import Sweep, open_transactions, sweep_rule
 from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
 from kafka_sink.commit.visible import Visible
@@ -68,7 +60,7 @@ class Committer:
         self._session = session
         self._job = job
         self._key = job.key or UNNAMED_BATCH
-        assert job.key is None or session.line == line_of(session.sink_id, job.key), "a session is of one line"
+        assert job.key is None or session.line == settings.line_of(session.sink_id, job.key), "a session is of one line"
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         self._batch = batch_at_hand(
@@ -149,7 +141,8 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._result = replace(ended, notes=tuple(self._notes), others=self._others, ledger=self._ledger)
+        ended = replace(ended, notes=tuple(self._notes), others=self._others, help_until_ms=self._help_until_ms)
+        self._result = replace(ended, ledger=self._ledger)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
@@ -309,7 +302,10 @@ class Committer:
         record, outcomes = self._record, step.outcomes
         if self._is_of_others(record):
             is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-            self._leave_to_others(now_ms, record, "" if is_done else step.reason)
+            if step.is_forbidden:
+                # Of another team, which has its own operators and starts.
+                self._others = tuple(other for other in self._others if other != record)
+            self._leave_to_others(now_ms, record, "" if is_done or step.is_forbidden else step.reason)
             return
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
@@ -353,7 +349,7 @@ class Committer:
         if step.record.outcomes:
             self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes))
         elif step.state is not WriteState.WRITTEN:
-            self._fail(messages.not_recorded_error(self._settings.commands, step.record, step.reason))
+            self._fail(messages.not_closed_error(self._settings.commands, self._batch, step.record, step.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
             self._fence(now_ms)
@@ -386,18 +382,24 @@ class Committer:
 
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        manifest, age_max_ms = self._job.manifest, self._job.age_max_ms
-        topic = None if manifest is None else manifest.topic
-        self._current = Preflight(self._settings, self._session, self._receipts, age_max_ms, topic).begin(now_ms)
+        self._current = Preflight(
+            self._settings, self._session, self._receipts, self._job.age_max_ms, manifest_place(self._batch),
+            waited_ms=now_ms - self._started_ms, append_intent=self._append_intent,
+        ).begin(now_ms)  # fmt: skip
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
         if is_run_known or not self._key.is_named:
-            # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn. If
-            # it cannot be recorded, the decision says so.
+            self._append_intent(now_ms, UNKNOWN_TIME)
+
+    def _append_intent(self, now_ms: int, since_ms: int) -> LedgerWrite | None:
+        """It does not depend on the result of the check: it is appended in the meantime, without EndTxn. None: it
+        cannot be recorded, as the decision will say."""
+        if self._draft is None:
             with suppress(Unrecordable):
-                record = intent_of(self._batch, self._receipts, previous)
+                record = intent_of(self._batch, self._receipts, self._previous(), since_ms)
                 self._draft = LedgerWrite(self._settings, self._session, record, is_draft=True).begin(now_ms)
+        return self._draft
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)

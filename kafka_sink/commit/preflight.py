@@ -1,17 +1,16 @@
 """C2: checks that all transactions of the batch still hold what their receipts say, that there is time to commit them,
 that each partition they wrote to has a leader, and that each topic is still the one that they wrote to.
 
-DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
-coordinator's clock. Only differences of broker times are used. A receipt's remaining time gives the brokers' time when
-it was made; the latest of these is about now, because the driver commits when the last task is done. From it follows
-the time left to each transaction, without any wall clock of a host. The margin covers the delay between the last task
-and this check.
+How much time is left is told twice. By the driver's host: no transaction is older than its write, which was planned
+there before any task began (`age_max_ms`). Only a host that does not know that it stood still tells too much, so if
+that leaves twice the margin, it is believed. It says little of a write that was planned long before its tasks, as
+behind a long shuffle. Then the coordinators tell when each transaction began, and what their time is now: when the
+driver's own transaction began, that of the intent, which is appended for that. The larger result counts, because a
+coordinator whose clock is ahead makes all transactions of the others look old, and Redpanda tells when the last
+partition was added. No two clocks of different hosts are compared, except those of coordinators.
 
-That is right if the coordinators' clocks agree, and tell when the transactions began. One that is ahead makes all
-others look old, and Redpanda tells when the last partition was added. So there is a second way, without brokers: no
-transaction is older than its write, which was planned on the driver's host before any task began (`age_max_ms`). It can
-only tell too little, so the larger result counts. Of a batch write that was planned long before its tasks it tells
-nothing; then the first one has to do.
+The receipts do not tell the time: the last one may be minutes old. Its task may have waited for one without rows, and
+its driver for brokers. Where brokers do not describe transactions, the host alone is believed.
 
 If a partition has no leader, the check waits for one before the decision: brokers from Kafka 4.3 on write no marker to
 such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
@@ -19,8 +18,9 @@ such a partition and still call the transaction complete (KAFKA-20734), and its 
 A topic that was deleted took its rows with it, and brokers commit the transaction all the same. If it was created again
 it has another id. Either way the batch is refused, so that it runs again. So it is if the ledger was deleted: nobody
 would acknowledge the decision; and if its topic does not keep decisions any more, which is looked at now and then and
-only if brokers tell. Brokers learn of a new topic one after the other, so the check asks again for a while
-before it believes that a topic is gone.
+only if brokers tell; and if the topic of manifests does not accept one as large as the batch's: nobody could close the
+decision. Brokers learn of a new topic one after the other, so the check asks again for a while before it believes that
+a topic is gone.
 
 Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
 partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
@@ -29,21 +29,23 @@ partition of the receipt, and the leaders must say that the transaction is open 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, policy_problem
+from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteState
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
-from kafka_sink.kafka.client.ask import AnyBroker, Ask, Reply, ReplyKind
+from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
 from kafka_sink.kafka.wire.apis import (
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
     METADATA,
     ONGOING,
     RESOURCE_TOPIC,
@@ -52,7 +54,12 @@ from kafka_sink.kafka.wire.codes import UNKNOWN_TOPIC_OR_PARTITION
 
 OPEN_PARTS = "describe producers"
 LEADERS = "find partitions without a leader"
+TIME = "ask for the brokers' time"
 POLICY = "look at the ledger's policy"
+ROOM = "look whether the manifest fits into its topic"
+MESSAGE_BYTES = "max.message.bytes"
+# Of Kafka, for brokers that do not tell.
+MESSAGE_BYTES_DEFAULT = 1_048_588
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 CLOCKS_DIFFER = (
     "Each of its tasks took less time: if the whole batch did, too, the clocks of brokers differ: compare them"
@@ -68,6 +75,10 @@ WHO_ENDED_IT_IN_EXPORT = (
 )
 
 
+# The host is believed if it leaves so many times what is needed.
+AMPLE = 2
+
+
 class PreflightResult(NamedTuple):
     """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
 
@@ -77,7 +88,8 @@ class PreflightResult(NamedTuple):
 
 class Preflight(DescribeTransactions):
     """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
-    has a leader."""
+    has a leader. `waited_ms`: since the commit began, which is the moment of `age_max_ms`. `append_intent`: with the
+    moment when the first transaction began; None if that is not possible."""
 
     def __init__(
         self,
@@ -85,10 +97,20 @@ class Preflight(DescribeTransactions):
         session: DriverSession,
         receipts: Sequence[TaskReceipt],
         age_max_ms: int | None = None,
-        manifest_topic: str | None = None,
+        manifest: ManifestPlace | None = None,
+        *,
+        waited_ms: int = 0,
+        append_intent: Callable[[int, int], LedgerWrite | None] = lambda _now_ms, _since_ms: None,
     ) -> None:
         self._age_max_ms = age_max_ms
-        self._manifest_topic = manifest_topic
+        self._manifest = manifest
+        self._waited_ms = waited_ms
+        self._append_intent = append_intent
+        self._intent: LedgerWrite | None = None
+        # The coordinators' time when the commit began. It may have been earlier, not later.
+        self._brokers_began_ms: int | None = None
+        # The next answer finds the driver's transaction, or another driver has ended it.
+        self._is_appended = False
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids)
@@ -107,16 +129,25 @@ class Preflight(DescribeTransactions):
             self.open_parts.give_up(CROWDED)
         ledger_topic = self.settings.ledger_topic
         topics = [*sorted({topic for topic, _ in self._partitions}), ledger_topic]
-        topics += [] if self._manifest_topic is None else [self._manifest_topic]
+        topics += [] if self._manifest is None else [self._manifest.topic]
         body: dict[str, Any] = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.asks.add(now_ms, Ask(AnyBroker(), METADATA, body, LEADERS))
         if self._session.looks_at_ledger(self.settings, now_ms):
-            asked = {"resource_type": RESOURCE_TOPIC, "resource_name": ledger_topic, "configuration_keys": [CLEANUP]}
-            body = {"resources": [asked], "include_synonyms": False}
-            self.asks.add(now_ms, Ask(AnyBroker(), DESCRIBE_CONFIGS, body, POLICY))
+            self._ask_config(now_ms, ledger_topic, CLEANUP, POLICY)
+        if self._manifest is not None and self._manifest.size:
+            self._ask_config(now_ms, self._manifest.topic, MESSAGE_BYTES, ROOM)
+
+    def _ask_config(self, now_ms: int, topic: str, key: str, purpose: str) -> None:
+        asked = {"resource_type": RESOURCE_TOPIC, "resource_name": topic, "configuration_keys": [key]}
+        body = {"resources": [asked], "include_synonyms": False}
+        self.asks.add(now_ms, Ask(AnyBroker(), DESCRIBE_CONFIGS, body, purpose))
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
-        if reply.ask.purpose != POLICY:
+        if reply.ask.purpose == ROOM and not reply.kind.is_unanswered:
+            if self.asks.accept(reply):
+                self.asks.drop(reply.ask)
+                self._on_room(_read_told(reply.bodies[0]) if reply.kind is ReplyKind.ANSWERED else {})
+        elif reply.ask.purpose != POLICY:
             super().on_reply(now_ms, reply)
         elif self.asks.accept(reply):
             # Without a permission, or an answer, the next batch asks again.
@@ -125,12 +156,27 @@ class Preflight(DescribeTransactions):
                 self._on_policy(now_ms, reply.bodies[0])
 
     def _on_policy(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        told = {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
+        told = _read_told(body)
         problem = policy_problem(self.settings.ledger_topic, told.get(CLEANUP))
         if problem is not None:
             self.fail(problem)
         elif CLEANUP in told:
             self._session.ledger_seen_ms = now_ms
+
+    def _on_room(self, configs: Mapping[str, str | None]) -> None:
+        """Once the batch is decided, its decision could not be closed before the topic accepts the manifest."""
+        assert self._manifest is not None
+        topic, size = self._manifest
+        told = configs.get(MESSAGE_BYTES) or ""
+        limit = int(told) if told.isdecimal() else MESSAGE_BYTES_DEFAULT
+        if size <= limit:
+            return
+        text = f"its manifest would take {size} bytes, one part for each partition, and topic {topic} accepts "
+        if told:
+            self.fail(f"{text}{limit}: raise {MESSAGE_BYTES} of that topic, or write to fewer partitions")
+        else:
+            hidden = f"brokers do not tell: grant DescribeConfigs on topic {topic} if its {MESSAGE_BYTES} is larger"
+            self.fail(f"{text}{limit} by default. What it accepts {hidden}, or write to fewer partitions")
 
     def _new_open_parts(self) -> OpenParts:
         return OpenParts(
@@ -161,7 +207,7 @@ class Preflight(DescribeTransactions):
         return f"{self._leaderless}, and too little time is left before its transactions time out"
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
-        if reply.ask.purpose == LEADERS:
+        if reply.ask.purpose in (LEADERS, TIME, ROOM):
             CommitStep.on_lost(self, now_ms, reply)
         else:
             super().on_lost(now_ms, reply)
@@ -171,19 +217,52 @@ class Preflight(DescribeTransactions):
             self._on_metadata(now_ms, reply.ask, reply.bodies[0])
         elif reply.ask.purpose == OPEN_PARTS:
             self._on_open_parts(now_ms, reply)
+        elif reply.ask.purpose == TIME:
+            self._on_time(now_ms, reply)
         else:
             super().on_bodies(now_ms, reply)
             if not self._missing:
-                self._note_limit()
+                self._on_described(now_ms)
 
-    def _note_limit(self) -> None:
-        """Before the check is finished: what is still waited for must not take longer than there is time."""
-        described = [
+    def _on_described(self, now_ms: int) -> None:
+        described = self._described()
+        if len(described) == len(self._checked) and self._is_in_doubt(described):
+            self._intent = self._append_intent(now_ms, min(state.start_ms for state, _ in described))
+            if self._intent is not None:
+                driver_id = self._session.transactional_id
+                body = {"transactional_ids": [driver_id]}
+                self.asks.add(now_ms, Ask(Coordinators((driver_id,)), DESCRIBE_TRANSACTIONS, body, TIME))
+        self._note_limit()
+
+    def _described(self) -> list[tuple[TransactionDescription, TaskReceipt]]:
+        """Those that are open and the receipt's."""
+        return [
             (state, receipt)
             for transaction, receipt in self._checked
             for state in (self.found.get(transaction.transactional_id),)
             if state is not None and state.state == ONGOING and state.identity == transaction.identity
         ]
+
+    def _on_time(self, now_ms: int, reply: Reply) -> None:
+        """An open transaction under this epoch can only be that of the intent."""
+        assert self._intent is not None
+        state = reply.bodies[0]["transaction_states"][0]
+        if self.repeat_if_meant(now_ms, reply.ask, state["error_code"]):
+            return
+        is_open = state["transaction_state"] == ONGOING
+        if is_open and (state["producer_id"], state["producer_epoch"]) == self._intent.identity:
+            self._brokers_began_ms = state["transaction_start_time_ms"] - self._waited_ms
+        elif not self._is_appended:
+            self._is_appended = self._intent.state is not WriteState.APPENDING
+            self.last_trouble = self._intent.last_trouble or self.last_trouble
+            self.asks.repeat(now_ms, reply.ask)
+            return
+        self.asks.drop(reply.ask)
+        self._note_limit()
+
+    def _note_limit(self) -> None:
+        """Before the check is finished: what is still waited for must not take longer than there is time."""
+        described = self._described()
         if described:
             self.limit_ms = self._time_left(described) - self.settings.margin_ms
 
@@ -191,8 +270,11 @@ class Preflight(DescribeTransactions):
         if reply.ask.purpose == OPEN_PARTS:
             self.asks.drop(reply.ask)
             self.open_parts.give_up(NOT_SPOKEN)
+        elif reply.ask.purpose == TIME:
+            self.asks.drop(reply.ask)
         else:
             super().on_unsupported(now_ms, reply)
+            self.limit_ms = self._time_left_undescribed() - self.settings.margin_ms
 
     def _on_open_parts(self, now_ms: int, reply: Reply) -> None:
         """Some leaders may not have answered, or may not be leaders any more."""
@@ -237,12 +319,10 @@ class Preflight(DescribeTransactions):
             self._ask_leaders(now_ms, 1)
 
     def check(self) -> PreflightResult:
-        """What the descriptions say, when it is finished. If brokers do not describe transactions, it is unknown how
-        long ago a receipt was made."""
+        """What the descriptions say, when it is finished."""
         margin_ms = self.settings.margin_ms
         if not self.is_supported:
-            left_ms = min(receipt.remaining_ms for _, receipt in self._checked)
-            return PreflightResult(_time_problem(left_ms, margin_ms))
+            return PreflightResult(_time_problem(self._time_left_undescribed(), margin_ms))
         described: list[tuple[TransactionDescription, TaskReceipt]] = []
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
@@ -256,15 +336,45 @@ class Preflight(DescribeTransactions):
             problem = f"{problem}. {CLOCKS_DIFFER}"
         return PreflightResult(problem, min(state.start_ms for state, _ in described))
 
+    def _is_in_doubt(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> bool:
+        """The host leaves too little to be believed; the coordinators may leave enough, and have not told their time
+        yet."""
+        left_ms, margin_ms = self._time_left_by_host(), self.settings.margin_ms
+        is_ample = left_ms is not None and left_ms >= AMPLE * margin_ms
+        return not is_ample and not self._has_told and self._time_left_by_brokers(described) >= margin_ms
+
+    @property
+    def _has_told(self) -> bool:
+        return self._brokers_began_ms is not None
+
+    def _time_left_by_host(self) -> int | None:
+        """Of the transaction with the least, when the commit began, and so is all time left. None: it does not know."""
+        if self._age_max_ms is None:
+            return None
+        return min(receipt.timeout_ms for _, receipt in self._checked) - self._age_max_ms
+
+    def _time_left_undescribed(self) -> int:
+        by_receipts_ms, by_host_ms = (
+            min(receipt.remaining_ms for _, receipt in self._checked),
+            self._time_left_by_host(),
+        )
+        return by_receipts_ms if by_host_ms is None else min(by_receipts_ms, by_host_ms)
+
     def _time_left(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> int:
-        """Of the transaction with the least, when the commit began."""
+        by_host_ms, by_brokers_ms = self._time_left_by_host(), self._time_left_by_brokers(described)
+        if by_host_ms is None:
+            return by_brokers_ms
+        # While they are asked, the limit is what they may say.
+        is_told = self._has_told or self.asks.find(TIME) is not None
+        may_be_old = by_brokers_ms >= self.settings.margin_ms and not is_told
+        return by_host_ms if may_be_old else max(by_host_ms, by_brokers_ms)
+
+    def _time_left_by_brokers(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> int:
         broker_now_ms = max(
             state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0) for state, receipt in described
         )
-        by_brokers_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
-        if self._age_max_ms is None:
-            return by_brokers_ms
-        return max(by_brokers_ms, min(state.timeout_ms for state, _ in described) - self._age_max_ms)
+        broker_now_ms = max(broker_now_ms, self._brokers_began_ms or 0)
+        return min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
 
     def _part_problem(
         self, receipt: TaskReceipt, state: TransactionDescription | None, who_ended_it: str
@@ -293,12 +403,16 @@ class Preflight(DescribeTransactions):
             if topic["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
                 if name == self.settings.ledger_topic:
                     return f"the ledger topic {name} was deleted"
-                if name == self._manifest_topic:
+                if self._manifest is not None and name == self._manifest.topic:
                     return f"manifest.topic={name} was deleted: create it again, or leave the option out"
                 return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
             if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
                 return f"topic {name} was deleted and created again after tasks had written to it"
         return None
+
+
+def _read_told(body: Mapping[str, Any]) -> dict[str, str | None]:
+    return {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
 
 
 def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -91,10 +91,11 @@ class PreparedTransaction(NamedTuple):
 
 
 class HostMoment(NamedTuple):
-    """Of one boot of one host; those of others cannot be compared with it."""
+    """Of one boot of one host; those of others cannot be compared with it. `wall_ms`: by the clock that can be set."""
 
     boot_id: str
     at_ms: int
+    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)

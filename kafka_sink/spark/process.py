@@ -28,6 +28,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -103,14 +104,16 @@ def show_log() -> None:
 
 def moment_here() -> HostMoment | None:
     try:
-        return HostMoment(_BOOT_ID.read_text(encoding="ascii").strip(), boot_ns() // 1_000_000)
+        boot_id = _BOOT_ID.read_text(encoding="ascii").strip()
+        return HostMoment(boot_id, boot_ns() // 1_000_000, time.time_ns() // 1_000_000)
     except (OSError, ValueError):
         return None
 
 
 def time_since(moments: Iterable[HostMoment | None]) -> int | None:
-    """Milliseconds since the earliest of them; None: one was not here, or is not known."""
+    """Milliseconds since the earliest of them, by the clock that tells more; None: one was not here, or is not known.
+    A virtual machine that was paused may have set only the other one right."""
     now, begun = moment_here(), list(moments)
     if now is None or not begun or any(each is None or each.boot_id != now.boot_id for each in begun):
         return None
-    return max(now.at_ms - each.at_ms for each in begun if each is not None)
+    return max(max(now.at_ms - each.at_ms, now.wall_ms - each.wall_ms) for each in begun if each is not None)

@@ -87,6 +87,8 @@ MISTAKES = (
     # tests/unit/commit/test_commit_histories.py finds it in every run.
     Mistake(deciding.open_decision_of_another_label_finished),
     Mistake(deciding.label_swept_by_its_neighbour, seeds(400, TWINS)),
+    # tests/unit/commit/test_labels.py finds it in every run.
+    Mistake(deciding.label_of_any_ledger),
     Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.no_claim, seeds(2_000), Search(Budget(crashes=1, outdated=2))),
     Mistake(deciding.stale_identity_believed, seeds(20, PROCESSES), Search(Budget(processes=2), batches=3)),
@@ -114,6 +116,7 @@ MISTAKES = (
     Mistake(deciding.recovery_forgets_the_manifest, seeds(200)),
     Mistake(deciding.manifest_of_another_topic, seeds(100)),
     Mistake(deciding.dead_letters_are_rows, seeds(100)),
+    Mistake(deciding.last_receipt_taken_for_now, seeds(100)),
     # tests/unit/commit/test_closing_later.py finds both in every run. The first needs a slow record and a crash; the
     # second does no harm as long as each task asks for an epoch.
     Mistake(deciding.next_decision_does_not_wait),

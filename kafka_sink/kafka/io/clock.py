@@ -8,7 +8,9 @@ time left as before. Transactions do not: brokers end them however long a host s
 driver does until it commits them, are by `boot_ns`.
 
 Assumption: the kernel knows that it slept. Of a virtual machine that is paused, or restored from a copy, it does not.
-Clocks of brokers tell then how old a transaction is (commit/preflight.py).
+So a commit looks at the wall clock as well, which is set right then, and where one of the two says that much time has
+passed it asks the brokers (spark/process.py, commit/preflight.py). What stood still in the middle of a commit is not
+noticed.
 """
 
 from __future__ import annotations

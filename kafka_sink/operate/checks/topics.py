@@ -30,8 +30,6 @@ from kafka_sink.operate.checks.transactions import commands_of
 from kafka_sink.options.sink_options import TopicPlan
 
 ALL = -1
-# Of a batch: Kafka's defaults of the two sizes differ by less.
-HEADER_BYTES = 1024
 _RETENTION, _FOR_EVER = "retention.ms", "-1"
 _LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP, UNCLEAN, TIMESTAMP_TYPE, _RETENTION)
 # Of a likely misspelling; the usual limit of 0.6 also gives other names.
@@ -146,10 +144,10 @@ def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]
         text = f"{text}refused, and sent again in pieces"
         advice = f"set kafka.batch.size={largest // 2}, or {tools.alter_topic(topic, MESSAGE_BYTES, 1048588)}"
         yield warn("sizes", text, advice)
-    elif producer.max_request_size > largest + HEADER_BYTES:
+    elif producer.max_request_size > largest:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below max.request.size={producer.max_request_size}: a row "
         text = f"{text}between the two is refused by the broker, and its write fails"
-        raised = tools.alter_topic(topic, MESSAGE_BYTES, producer.max_request_size + HEADER_BYTES)
+        raised = tools.alter_topic(topic, MESSAGE_BYTES, producer.max_request_size)
         advice = f"set kafka.max.request.size={largest}, or {raised}"
         yield warn("sizes", text, advice)
     else:

@@ -67,6 +67,8 @@ PATIENT_MS = 120_000
 HASTY_MS, HASTY_ROLL_SHARE = 2_000, 0.1
 MANIFESTS_SHARE = 0.25
 CLOSES_LATER_SHARE = 0.7
+# Batches that are committed long after their last row was written, or planned long before the first one.
+LATE_SHARE = 0.3
 # Commands that abort without another fault, beside a query that has something to do: no time-out hides what they do.
 COMMANDS_ALONE_SHARE, BATCHES_BESIDE_COMMANDS = 0.6, 12
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
@@ -103,6 +105,8 @@ class Plan(Drawn):
     has_manifests: bool
     # The processes that commit live on, and close decisions after their commits.
     closes_later: bool
+    # Between the plan of a batch, its tasks and its commit much time may pass.
+    is_late: bool
 
     @property
     def transaction_version(self) -> int:
@@ -185,6 +189,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         roll_share=roll_share,
         has_manifests=dice["manifests"].random() < MANIFESTS_SHARE,
         closes_later=dice["closings"].random() < CLOSES_LATER_SHARE,
+        is_late=dice["late"].random() < LATE_SHARE and CANCELLED not in breakers,
     )
 
 

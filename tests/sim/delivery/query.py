@@ -35,11 +35,12 @@ from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.ledger_log import ledger_entries
 from tests.sim.delivery.moments import Moment
-from tests.sim.delivery.plan import LABELLED, MANIFESTS, SINK, STREAM
+from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
 from tests.sim.delivery.results import Asked
 from tests.sim.delivery.script import Life, Resume, Script
 from tests.sim.delivery.stage import Stage
+from tests.sim.delivery.time_left import check_time_left
 from tests.sim.network import ARMED_FOR_MS, Armed
 from tests.sim.trace import Violation
 
@@ -47,13 +48,15 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 
 
 PAUSE_MS_MAX = 5_000
+# Of the batches that take their time, and of those whose driver does not know since when they were planned.
+LATE_SHARE, EARLY_SHARE, UNDATED_SHARE = 0.4, 0.3, 0.1
 # A broker stalls while a job is cancelled.
 STALL_MS = 1_500
 # After the faults, until one more batch is committed. Most seeds need one or two.
 STARTS_MAX = 100
 _FOREIGN_RECORD = "written without a transaction"
 # The text if the query was delivered under another name. Without a record of it the user knows the name.
-_OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
+_OTHER_NAME = re.compile(r"[Ss]et sink\.id=(\S+) and start|has no record of sink")
 
 
 class Query:
@@ -83,6 +86,7 @@ class Query:
         self.operation: DriverOperation | None = None
         # Ends the operation without a result: its process died.
         self._on_process_died: Callable[[], None] | None = None
+        self._waits: Random = stage.dice[f"waits {name}"]
         self._deaths: Random = stage.dice[f"process deaths {name}"]
         self._pick: Random = stage.dice[f"query {name}"]
         self._hosts: list[DriverHost] = []
@@ -130,7 +134,7 @@ class Query:
         unique = f"{self.name} {self._starts}{more}"
         if batch is None or not batch.key.is_label:
             return run_of_query(unique)
-        return run_of_label(str(batch.key.batch_id), unique)
+        return run_of_label(str(batch.key.batch_id), unique, LEDGER)
 
     def crash(self, *, is_silent: bool) -> None:
         """The driver's processes are gone; its executors notice a little later."""
@@ -181,6 +185,7 @@ class Query:
         receipts: list[TaskReceipt],
         *,
         has_late_tasks: bool = False,
+        planned_ms: int | None = None,
     ) -> Callable[[Resume], None]:
         key = None if batch is None else batch.key
         asked = Asked(operation, session.line, session.run, batch, receipts)
@@ -202,6 +207,7 @@ class Query:
                 "may_be_decided": not has_late_tasks,
                 "has_late_tasks": has_late_tasks,
                 "may_close_later": stage.plan.closes_later,
+                "age_max_ms": None if planned_ms is None else stage.loop.now_ms - planned_ms,
             }
             manifest = None
             if operation is DriverOperation.COMMIT and stage.plan.has_manifests:
@@ -238,7 +244,7 @@ class Query:
         return begin
 
     def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:
-        line = line_of(self.stage.sink_id(batch.key, self.run), batch.key)
+        line = line_of(self.stage.sink_id(batch.key, self.run), batch.key, LEDGER)
         return self.processes.session(
             line, self.stage.named_sink_id(batch.key, self.run), self.run, is_forgetful=is_forgetful
         )
@@ -260,6 +266,8 @@ class Query:
         self.downtime_ms = 0
 
     def _on_decided(self, phase: Phase) -> None:
+        if phase is Phase.DECIDING:
+            check_time_left(self.stage, [host.machine for host in self.hosts if host.machine is not None])
         if phase is Phase.CHECKING:
             machines = [host.machine for host in self.hosts if host.machine is not None]
             prepared = [one.transaction for machine in machines for one in machine._receipts]
@@ -349,14 +357,14 @@ class Query:
         newest = next((one for one in reversed(entries) if one.record.key == key), None)
         if key.is_named and newest is not None and (newest.record.kind is Kind.INTENT or not newest.is_committed):
             self.stage.count("last decision closed by a command")
-            session = new_session(line_of(newest.record.sink_id, key), self.stage.named_sink_id(key))
+            session = new_session(line_of(newest.record.sink_id, key, LEDGER), self.stage.named_sink_id(key))
             yield self._operate(session, DriverOperation.FINISH, None, [])
 
     def _plan(self) -> Script:
         """Planning does not know its query: it looks at every query under the sink's name, or at one label."""
         name = self.stage.name_of(self.checkpoint.query_id, self.run)
         batch = self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None
-        line = Line(name) if batch is None else line_of(name, batch.key)
+        line = Line(name) if batch is None else line_of(name, batch.key, LEDGER)
         result = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])
         if result.error is None:
             self.stage.results.on_planned(self.checkpoint.query_id)
@@ -414,7 +422,7 @@ class Query:
         for record in result.others:
             self.stage.count("open decision of another write")
             if self._deaths.random() < 0.5:
-                line = line_of(record.sink_id, record.key)
+                line = line_of(record.sink_id, record.key, LEDGER)
                 closed = yield self._operate(new_session(line), DriverOperation.FINISH, None, [])
                 self.stage.count("decision of another write closed" if closed.error is None else "not closed")
         return None if result.error is None else "planning failed"
@@ -423,6 +431,7 @@ class Query:
 
     def _one_batch(self, batch: Batch, *, is_forgetful: bool, is_again: bool = False) -> Script:
         self.job = job = SparkJob(self.stage, self.name, batch, self.run)
+        planned_ms = self._planned_ms()
         if self.cancels_next_job:
             self.cancels_next_job = False
             self.stage.stall(STALL_MS)
@@ -439,10 +448,13 @@ class Query:
         if not is_complete:
             yield from self._abort(batch, messages)
             return "a task failed too often"
+        late_ms = self._late_ms()
+        if late_ms:
+            yield late_ms
         is_recorded = batch.key.is_first or (self.stage.plan.has_manifests and batch.key.is_named)
         if is_recorded or any(receipt.transaction is not None for receipt in messages):
             session = self._session(batch, is_forgetful=is_forgetful)
-            result = yield self._operate(session, DriverOperation.COMMIT, batch, messages)
+            result = yield self._operate(session, DriverOperation.COMMIT, batch, messages, planned_ms=planned_ms)
             if result is None or result.error is not None:
                 return (yield from self._on_commit_failed(batch, messages, result))
             if result.conclusion not in DELIVERED:
@@ -464,6 +476,21 @@ class Query:
         self.checkpoint.on_went_on(batch)
         self.stage.note(f"{self.name}: Spark has committed {batch}")
         return None
+
+    def _planned_ms(self) -> int | None:
+        """A batch is planned before its tasks begin, sometimes long before: behind a long shuffle."""
+        pick, now_ms = self._waits, self.stage.loop.now_ms
+        if pick.random() < UNDATED_SHARE:
+            return None
+        is_early = self.stage.plan.is_late and pick.random() < EARLY_SHARE
+        return now_ms - pick.randrange(2 * self.stage.plan.options.transaction_timeout_ms) if is_early else now_ms
+
+    def _late_ms(self) -> int:
+        """The time after the last row: for a task that writes none, a frozen host, planning in the commit's process."""
+        if self.stage.is_healed or not self.stage.plan.is_late or self._waits.random() >= LATE_SHARE:
+            return 0
+        self.stage.count("commit long after the last row")
+        return 1 + self._waits.randrange(self.stage.plan.options.transaction_timeout_ms)
 
     def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], result: CommitResult | None) -> Script:
         error = None if result is None else result.error
@@ -503,7 +530,7 @@ class Query:
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
             return "a batch is lost"
         choice = DriverOperation.REPLAY if loss.is_replayed else DriverOperation.ACCEPT
-        line, named_sink_id = line_of(self.stage.sink_id(key, ""), key), self.stage.named_sink_id(key)
+        line, named_sink_id = line_of(self.stage.sink_id(key, ""), key, LEDGER), self.stage.named_sink_id(key)
         result = yield self._operate(new_session(line, named_sink_id), DriverOperation.FINISH, None, [])
         result = yield self._operate(new_session(line, named_sink_id), choice, loss.batch, [])
         if result.conclusion is Conclusion.RESOLVED or self.stage.results.is_resolved_in_ledger(loss):

@@ -15,7 +15,7 @@ from typing import Any
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.ledger import LedgerRecord, line_of
+from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
@@ -100,13 +100,14 @@ class Bench:
         timeout_ms: int = TIMEOUT_MS,
         remaining_ms: int = TIMEOUT_MS,
         sink_id: str = SINK,
+        topic: str = "t",
     ) -> TaskReceipt:
         name = TaskIdentity(sink_id, run, task, attempt).transactional_id
         row = f"{batch}-row{task}"[-7:].rjust(7).encode()
-        producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
+        producer_id, epoch, offset = self.broker.write_in_task(name, (topic, task), row)
         while epoch < 0:
             self.settle()
-            producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
+            producer_id, epoch, offset = self.broker.write_in_task(name, (topic, task), row)
         return TaskReceipt(
             key=BatchKey(query, batch),
             run=run,
@@ -115,7 +116,7 @@ class Bench:
             transaction=PreparedTransaction(name, producer_id, epoch, self.transaction_version),
             timeout_ms=timeout_ms,
             remaining_ms=remaining_ms,
-            written=(WrittenPartition("t", task, 1, offset, offset),),
+            written=(WrittenPartition(topic, task, 1, offset, offset),),
             row_count=1,
         )
 
@@ -131,7 +132,7 @@ class Bench:
     # ---- the driver ----
 
     def session(self, run: str = "1" * 16, key: BatchKey | None = None) -> DriverSession:
-        return DriverSession(SINK, run, code="" if key is None else line_of(SINK, key).code)
+        return DriverSession(SINK, run, code="" if key is None else self.settings.line_of(SINK, key).code)
 
     def commit(
         self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None, **answers: Any
@@ -153,8 +154,11 @@ class Bench:
         answers: dict[str, list[Any]] | None = None,
         until_ms: int = 10**9,
         stopped_runs: frozenset[str] = frozenset(),
+        age_max_ms: int | None = 0,
     ) -> CommitResult:
-        job = Job(operation, receipts[0].key if receipts else key, receipts, stopped_runs=stopped_runs)
+        job = Job(
+            operation, receipts[0].key if receipts else key, receipts, stopped_runs=stopped_runs, age_max_ms=age_max_ms
+        )
         committer = Committer(self.settings, session or self.session(key=job.key), job, self.now_ms)
         return self.drive(committer, answers, until_ms=until_ms)
 
@@ -338,7 +342,8 @@ def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]]
 
 def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session: DriverSession) -> None:
     """Runs a commit up to the first request with this purpose, which is not sent."""
-    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    job = Job(DriverOperation.COMMIT, receipts[0].key, receipts, age_max_ms=0)
+    committer = Committer(bench.settings, session, job, bench.now_ms)
     progress = committer.step(bench.now_ms)
     while progress.asks[0].purpose != purpose:
         answers = [Reply(request, ReplyKind.ANSWERED, (bench.broker.answer(request),)) for request in progress.asks]

@@ -112,7 +112,7 @@ def test_c2_a_transaction_with_another_epoch_than_the_receipts_aborts_the_batch(
 
 def test_c2_too_little_time_is_refused_with_the_settings_that_give_more(bench: Bench) -> None:
     receipts = [bench.receipt(0, 0, remaining_ms=TIME - 1), bench.receipt(0, 1, remaining_ms=TIME - 990_000)]
-    verdict = bench.commit(receipts)
+    verdict = bench.commit(receipts, age_max_ms=TIME)
     assert isinstance(verdict.error, CommitAborted)
     assert "transaction.max.timeout.ms" in str(verdict.error) and "at-least-once" in str(verdict.error)
 
@@ -124,7 +124,8 @@ def test_c3_is_tried_as_long_as_the_oldest_transaction_has_time_by_the_brokers_c
     """The first task ended long before the last one: what its receipt says of its time is old."""
     early = bench.receipt(0, 0)
     bench.broker.clock += TIME // 2
-    verdict = bench.commit([early, bench.receipt(0, 1)], answers={END: [LOST] * 100_000})
+    late = bench.receipt(0, 1)
+    verdict = bench.commit([early, late], age_max_ms=3 * TIME, answers={END: [LOST] * 100_000})
     assert isinstance(verdict.error, CommitPending)
     assert bench.now_ms <= 5_000 + TIME // 2 - bench.settings.margin_ms
 

@@ -303,7 +303,7 @@ def test_a_leader_that_comes_back_when_time_is_up_leads_to_no_decision(bench: Be
     session = bench.session()
     receipts = receipts_of_a_long_batch(bench, session)
     lose_leader(bench, 1, back_after_ms=TIMEOUT_MS // 2 - bench.settings.margin_ms + 10_000)
-    verdict = bench.commit(receipts, session)
+    verdict = bench.commit(receipts, session, age_max_ms=TIMEOUT_MS // 2)
     assert isinstance(verdict.error, CommitAborted)
     assert "t-1 has no leader, and too little time is left" in str(verdict.error)
     assert END not in bench.purposes() and COMMIT not in bench.purposes()
@@ -314,7 +314,7 @@ def test_a_leader_is_waited_for_no_longer_than_the_oldest_transaction_of_the_bat
     receipts = receipts_of_a_long_batch(bench, session)
     began_ms = bench.now_ms
     bench.broker.leaderless.add(("t", 1))
-    verdict = bench.commit(receipts, session)
+    verdict = bench.commit(receipts, session, age_max_ms=TIMEOUT_MS // 2)
     assert isinstance(verdict.error, CommitAborted)
     assert bench.asked[-1].due_ms - began_ms <= TIMEOUT_MS // 2
 
@@ -333,7 +333,7 @@ def test_a_check_whose_last_answer_comes_when_time_is_up_leads_to_no_decision(
             bench.now_ms += TIMEOUT_MS // 2
 
     bench.before = delay
-    verdict = bench.commit(receipts, session)
+    verdict = bench.commit(receipts, session, age_max_ms=TIMEOUT_MS // 2)
     assert isinstance(verdict.error, CommitAborted) and "too little time is left" in str(verdict.error)
     assert END not in bench.purposes()
 

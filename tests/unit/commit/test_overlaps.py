@@ -25,7 +25,8 @@ def warm(bench: Bench) -> DriverSession:
 def first_requests(bench: Bench, session: DriverSession) -> set[str]:
     """The purposes of the requests that the commit of the next batch sends before it has an answer."""
     receipts = bench.receipts(1)
-    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    job = Job(DriverOperation.COMMIT, receipts[0].key, receipts, age_max_ms=0)
+    committer = Committer(bench.settings, session, job, bench.now_ms)
     return {request.purpose for request in committer.step(bench.now_ms).asks}
 
 
@@ -109,7 +110,8 @@ def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_
 def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
     session = warm(bench)
     receipts = bench.receipts(1)
-    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    job = Job(DriverOperation.COMMIT, receipts[0].key, receipts, age_max_ms=0)
+    committer = Committer(bench.settings, session, job, bench.now_ms)
     progress = committer.step(bench.now_ms)
     kept: list[Ask] = []
     for _ in range(20):

@@ -22,8 +22,8 @@ RECEIPT = TaskReceipt(BatchKey("q-1", 7), "run", 0, 11, PreparedTransaction("sin
 OPTIONS = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
 
 
-def at(at_ms: int, boot_id: str = "boot-1") -> HostMoment:
-    return HostMoment(boot_id, at_ms)
+def at(at_ms: int, boot_id: str = "boot-1", *, wall_ms: int | None = None) -> HostMoment:
+    return HostMoment(boot_id, at_ms, at_ms if wall_ms is None else wall_ms)
 
 
 def show(monkeypatch: pytest.MonkeyPatch, now: HostMoment | None) -> None:
@@ -51,6 +51,8 @@ def test_where_the_kernel_tells_no_boot_there_is_no_time(monkeypatch: pytest.Mon
         ([at(400), at(300, "boot-2")], None),
         ([at(400), None], None),
         ([], None),
+        ([at(400, wall_ms=100)], 900),  # it stood still for 300 ms and does not know it, or its clock was set
+        ([at(400, wall_ms=5_000)], 600),  # set back
     ],
 )
 def test_the_time_is_told_only_if_each_moment_was_here(
