@@ -27,7 +27,7 @@ STATUS_METRICS = (
     Metric("status_interval_seconds", _GAUGE, "Time between two looks (--interval)."),
     Metric("status_last_look_timestamp_seconds", _GAUGE, "When the newest look that succeeded was made, in seconds "
            "since 1970. All figures below are of then."),
-    Metric(LAST_LOOK_AGE, _GAUGE, "How long ago that was, by the clock of the process that looks."),
+    Metric(LAST_LOOK_AGE, _GAUGE, "Age of that look, by its own clock."),
     Metric("status_severity", _GAUGE, "0 fine, 1 look, 2 act now: the exit code of the command."),
     Metric("status_findings", _GAUGE, "Findings of the command, by kind.", "severity kind ledger sink name topic"),
     Metric("status_sinks", _GAUGE, "Sinks that a ledger knows.", "ledger"),
