@@ -116,7 +116,7 @@ def test_a_watcher_that_sees_is_not_blind_because_its_clock_is_behind_and_one_th
     series = {
         "pykafka_sink_status_up": f"1+0x{at(40)}",
         "pykafka_sink_status_interval_seconds": f"{SCRAPE_S}+0x{at(40)}",
-        "pykafka_sink_status_last_look_timestamp_seconds": f"-150+{SCRAPE_S}x{at(20)} 1050+0x{at(20)}",
+        "pykafka_sink_status_last_look_timestamp_seconds": f"-300+{SCRAPE_S}x{at(20)} 900+0x{at(20)}",
         "pykafka_sink_status_last_look_age_seconds": f"3+0x{at(20)} 3+{SCRAPE_S}x{at(20)}",
     }
     expected = [(time, "KafkaSinkStatusBlind", count) for time, count in (("10m", 0), ("20m", 0), ("25m", 1))]
