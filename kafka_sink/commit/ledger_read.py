@@ -179,6 +179,10 @@ class LedgerRead(CommitStep):
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
         # By producer id and epoch: offset, ledger key and value of the records that wait for their marker.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
+        # Of all records that waited. The markers of other producers say nothing about a record that is read.
+        self._producer_ids: set[int] = set()
+        # Of all sinks, without markers: what a start has to read.
+        self.batch_count = 0
         # By ledger key: the newest record so far.
         self._newest: dict[str, Found] = {}
         # By ledger key: later records without a marker, if this read has no claim.
@@ -256,7 +260,10 @@ class LedgerRead(CommitStep):
         if raw.next_offset <= self._next_offset:
             return
         self._next_offset = raw.next_offset
-        if raw.is_control:
+        self.batch_count += not raw.is_control
+        if raw.is_control and self._is_of_others(raw):
+            raw.check()
+        elif raw.is_control:
             marker = raw.decode_marker()
             if marker.is_commit_marker or marker.is_abort_marker:
                 ended = self._waiting.pop(self._transaction_ended_by(raw, is_abort=marker.is_abort_marker), [])
@@ -264,6 +271,7 @@ class LedgerRead(CommitStep):
                     self._keep(ledger_key, Found(offset, value))
         elif raw.is_transactional:
             for offset, key, content in self._skim(raw, self._is_of_decision):
+                self._producer_ids.add(raw.producer_id)
                 waiting = self._waiting.setdefault((raw.producer_id, raw.producer_epoch), [])
                 waiting.append((offset, decode_key(key), ERASED if content is None else content))
         else:
@@ -274,6 +282,10 @@ class LedgerRead(CommitStep):
                     self._keep(decode_key(key), Found(offset, beginning_of_plain(content), is_plain=True))
                 elif content is not None:
                     self._take_claim(offset, key or b"", content)
+
+    def _is_of_others(self, marker: RawBatch) -> bool:
+        """Most are in a shared ledger. Their checksums are compared, and what is in them is not decoded."""
+        return marker.producer_id not in self._producer_ids
 
     def _skim(self, raw: RawBatch, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Skimmed]:
         """What is under foreign keys is passed over, whatever it is. Of a record that is too large, one byte over the

@@ -3,8 +3,9 @@
 Fetched bytes are split into batches, decoded only as far as the driver needs: all headers, few contents. How far they
 decompress is up to those who wrote them, so no answer is decoded as a whole.
 
-To find the marker of a transaction, records of other producers must be skipped. They are not decoded and their checksum
-is not verified; a batch with a format before 2 cannot be transactional and is skipped.
+To find the marker of a transaction, records of other producers must be skipped. They are not decoded, and their
+checksum is verified only if a caller wants it, as the reader of a ledger does. A batch with a format before 2 cannot be
+transactional and is skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records import batch as layout
-from kafka_sink.formats.records.scalar import DecodedBatch, Record, decode_batch
+from kafka_sink.formats.records.scalar import (
+    ABORT_MARKER,
+    COMMIT_MARKER,
+    Record,
+    check_sum,
+    control_type,
+    decode_batch,
+)
+from kafka_sink.formats.records.skim import skim_batch
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Ask, Leader
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, PRODUCE
@@ -32,6 +41,13 @@ RECORD_BYTES, HEADER_BYTES = 200, 100
 ACKS_ALL = -1
 
 
+class ControlMarker(NamedTuple):
+    """Of another kind of control record neither is true."""
+
+    is_commit_marker: bool
+    is_abort_marker: bool
+
+
 @frozen
 class RawBatch:
     content: bytes
@@ -40,9 +56,16 @@ class RawBatch:
     producer_epoch: int
     is_transactional: bool
     is_control: bool
+    checksum: int
 
-    def decode_marker(self) -> DecodedBatch:
-        return decode_batch(self.content, records_bytes_max=MARKER_BYTES_MAX)
+    def check(self) -> None:
+        """Of a batch with a format before 2, which has another checksum, nothing is known."""
+        check_sum(self.content, self.checksum)
+
+    def decode_marker(self) -> ControlMarker:
+        found = list(skim_batch(self.content, lambda _: True, value_bytes_max=0, records_bytes_max=MARKER_BYTES_MAX))
+        kind = control_type(found[0].key) if found else None
+        return ControlMarker(is_commit_marker=kind == COMMIT_MARKER, is_abort_marker=kind == ABORT_MARKER)
 
 
 class FetchedPartition(NamedTuple):
@@ -56,7 +79,7 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
     """Whole batches only; a broker may cut off the last one."""
     position = 0
     while len(records) - position >= layout.HEADER_BYTES:
-        base_offset, length, _, magic, _ = layout.PREFIX.unpack_from(records, position)
+        base_offset, length, _, magic, checksum = layout.PREFIX.unpack_from(records, position)
         stop = position + layout.LENGTH_STARTS_AT + length
         if length < layout.HEADER_BYTES - layout.LENGTH_STARTS_AT and magic == layout.MAGIC:
             raise RemoteProtocolError(f"batch names a length of {length}")
@@ -75,10 +98,11 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
                 producer_epoch=producer_epoch,
                 is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
                 is_control=bool(attributes & layout.CONTROL_BIT),
+                checksum=checksum,
             )
         else:
             # Formats 0 and 1: the offset of a message, or of the last one in a compressed set.
-            yield RawBatch(records[position:stop], base_offset + 1, -1, -1, False, False)
+            yield RawBatch(records[position:stop], base_offset + 1, -1, -1, False, False, checksum)
         position = stop
 
 

@@ -123,6 +123,53 @@ def test_a_watcher_that_sees_is_not_blind_because_its_clock_is_behind_and_one_th
     count_firing(tmp_path, OF_STATUS, series, expected)
 
 
+ENVIRONMENTS = ('env="production"', 'job="staging"')
+
+
+def test_a_stream_that_delivers_does_not_hide_one_of_the_same_name_elsewhere_that_is_dead(tmp_path: Path) -> None:
+    """Each has labels that only its scrape gives."""
+    delivered = "pykafka_sink_last_batch_timestamp_seconds"
+    dead, alive = f"0+0x{at(40)}", f"0+{SCRAPE_S}x{at(40)}"
+    for first, second in ((dead, alive), (alive, dead)):
+        series = {
+            f"{delivered}{{{STREAM},{where}}}": values
+            for where, values in zip(ENVIRONMENTS, (first, second), strict=True)
+        }
+        count_firing(tmp_path, OF_JOBS, series, [("14m", "KafkaSinkNoBatch", 0), ("25m", "KafkaSinkNoBatch", 1)])
+
+
+def test_each_environment_of_a_stream_has_its_own_retries_and_errors(tmp_path: Path) -> None:
+    """Few of both together, and many of the one."""
+    one, many = (f"{{{STREAM},{where}" for where in ENVIRONMENTS)
+    series = {
+        f'pykafka_sink_rows_total{one},topic="t"}}': f"0+100000x{at(40)}",
+        f'pykafka_sink_rows_total{many},topic="t"}}': f"0+100x{at(40)}",
+        f'pykafka_sink_retried_records_total{many},error="NO_ANSWER"}}': f"0+50x{at(40)}",
+        f'pykafka_sink_last_commit_error_timestamp_seconds{one},error="CommitAborted"}}': f"_x{at(20)} 1200+0x{at(20)}",
+        f'pykafka_sink_last_commit_error_timestamp_seconds{many},error="CommitAborted"}}': f"_x{at(20)} 1200+0x{at(20)}",
+        f"pykafka_sink_open_decisions{one}}}": f"1+0x{at(40)}",
+        f"pykafka_sink_open_decisions{many}}}": f"1+0x{at(40)}",
+    }
+    expected = [
+        ("30m", "KafkaSinkManyRetries", 1),
+        ("30m", "KafkaSinkCommitsFail", 2),
+        ("30m", "KafkaSinkDecisionOpen", 2),
+    ]
+    count_firing(tmp_path, OF_JOBS, series, expected)
+
+
+@pytest.mark.parametrize("label", ["instance", "pod", "query_id"])
+def test_a_stream_that_goes_on_elsewhere_is_the_same_one(tmp_path: Path, label: str) -> None:
+    """What it was before is still there, as at a Pushgateway or on a host that has not been taken off the list."""
+    delivered = "pykafka_sink_last_batch_timestamp_seconds"
+    labels = STREAM if label != "query_id" else 'sink="s",query="q"'
+    series = {
+        f'{delivered}{{{labels},{label}="a"}}': f"0+0x{at(40)}",
+        f'{delivered}{{{labels},{label}="b"}}': f"0+{SCRAPE_S}x{at(40)}",
+    }
+    count_firing(tmp_path, OF_JOBS, series, [("25m", "KafkaSinkNoBatch", 0)])
+
+
 @pytest.mark.parametrize("kind", ["transaction", "foreign"])
 def test_a_transaction_that_kafka_ends_after_fifteen_minutes_is_told_while_it_is_open(
     tmp_path: Path, kind: str

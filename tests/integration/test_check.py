@@ -23,7 +23,7 @@ import kafka_sink
 from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.kafka.io import side_by_side
-from kafka_sink.operate.checks import environment, spark_settings
+from kafka_sink.operate.checks import environment, ledger, spark_settings
 from kafka_sink.operate.checks.environment import pyspark_zip, versions
 from kafka_sink.operate.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.operate.checks.run import run_side_by_side
@@ -117,6 +117,23 @@ def test_a_mistake_is_named_in_its_line_with_what_to_do(place: Planting, mistake
     assert any(mistake.said in each.text for each in lines), report
     assert all(each.advice for each in lines)
     assert report.exit_code >= (2 if mistake.verdict == FAIL else 1)
+
+
+def test_a_long_ledger_is_told_with_what_a_start_costs(place: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of all sinks count, whichever sink is asked for."""
+    kafka = place.broker()
+    for sink_id in (SINK_ID, "of-another-team"):
+        Sink(kafka.bootstrap_servers, TOPIC, sink_id, LEDGER).deliver(BatchKey("query-1", 0))
+
+    def told() -> list[str]:
+        report = kafka_sink.check(job(kafka), place.schema, timeout_s=AMPLE_S)
+        return [each.text for each in report if "each start reads" in each.text and each.verdict == WARN]
+
+    assert told() == []
+    monkeypatch.setattr(ledger, "LONG_FROM", 3)
+    (text,) = told()
+    # A claim, an intent and a done record of each.
+    assert text == f"each start reads the 6 records of all sinks in {LEDGER}: about 0.0 s of CPU"
 
 
 def test_there_are_mistakes_of_every_kind() -> None:

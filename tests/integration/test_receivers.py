@@ -19,7 +19,8 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,7 @@ import pytest
 from kafka_sink import sink_metrics
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
+from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TelemetryOptions
 from kafka_sink.telemetry.lineage.send import append_line, send
@@ -37,6 +39,7 @@ from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.telemetry.metrics.launch import LOG, ensure_exporter
 from kafka_sink.telemetry.metrics.otlp import export
 from kafka_sink.telemetry.metrics.push import push
+from kafka_sink.telemetry.metrics.receiver import certificates_for
 from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
 from kafka_sink.telemetry.metrics.stream_figures import stream_of
 from tests.integration.hostile_peer import HostilePeer, web_drips
@@ -154,6 +157,55 @@ def test_a_receiver_that_is_silent_is_waited_for_once_whatever_the_time_limit_of
     assert 1 <= connection_count(listener) <= requests
 
 
+def _lineage_with_key(url: str, key: Path) -> None:
+    given = options(lineage_url=url, lineage_api_key_file=str(key))
+    send(telemetry_of(given), REPORT, "START", given.producer)
+
+
+def _refuse(connection: socket.socket, _: threading.Event) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("tell", [_push, _lineage])
+def test_a_refusal_is_an_answer_and_silences_nobody(tell: Callable[[str], None]) -> None:
+    breaker.PAUSES.renew()
+    with HostilePeer(_refuse) as peer:
+        for _ in range(2):
+            with pytest.raises(TransportError, match="answered 401"):
+                tell(f"http://{peer.address}")
+
+
+def test_a_key_that_cannot_be_read_silences_nobody(tmp_path: Path) -> None:
+    breaker.PAUSES.renew()
+    with HostilePeer(_refuse) as peer:
+        with pytest.raises(ConfigError):
+            _lineage_with_key(f"http://{peer.address}", tmp_path / "missing")
+        with pytest.raises(TransportError, match="answered 401"):
+            _lineage(f"http://{peer.address}")
+
+
+def test_a_silent_receiver_is_skipped_by_those_who_send_the_same_key(
+    listener: socket.socket, silent: str, tmp_path: Path
+) -> None:
+    """A firewall may drop what comes with a wrong one."""
+    (tmp_path / "a").write_text("key-a")
+    (tmp_path / "b").write_text("key-b")
+    for name, is_asked in (("a", True), ("a", False), ("b", True)):
+        with pytest.raises(TransportError) if is_asked else nullcontext():
+            _lineage_with_key(silent, tmp_path / name)
+        assert bool(connection_count(listener)) is is_asked
+
+
+def test_a_silent_receiver_is_skipped_by_those_with_the_same_certificates() -> None:
+    brokers = (("b", 1),)
+    own = ProducerOptions(bootstrap_servers=brokers, ssl_truststore_location="/a")
+    alike, other = replace(own, client_id="another"), replace(own, ssl_truststore_location="/b")
+    told = [certificates_for("https://receiver", each) for each in (own, alike, other)]
+    assert told[0] == told[1] != told[2]
+    assert certificates_for("http://receiver", own) == certificates_for("http://receiver", other)
+
+
 @pytest.mark.parametrize(
     "content", ["top-secret\nof two lines", "top-secret key", "top-sécret", " \n", "top-secret\x00"]
 )
@@ -225,6 +277,37 @@ def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
         exporter.terminate()
         exporter.wait(30)
     assert (figures_folder(str(tmp_path / "application")) / LOG).read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_served"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "0.0.0.0", False),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "::1", False),
+    ],
+)
+def test_a_query_whose_address_is_not_served_is_told(tmp_path: Path, first: str, second: str, is_served: bool) -> None:
+    """Each application has one exporter per port: the first query decides."""
+    port = free_port()
+    assert ensure_exporter(str(tmp_path), first, port) == ""
+    exporter = launch.STARTED.value[-1]
+    try:
+        told = [ensure_exporter(str(tmp_path), second, port) for _ in range(2)]
+    finally:
+        exporter.terminate()
+        exporter.wait(30)
+    assert told[0] == told[1]
+    if is_served:
+        assert told[0] == ""
+    else:
+        assert f"{second}:{port} is not listened at" in told[0] and f"serves all figures at {first}:{port}" in told[0]
+    # The next one decides anew.
+    assert ensure_exporter(str(tmp_path), second, port) == "" or second == "::1"
+    if launch.STARTED.value[-1] is not exporter:
+        launch.STARTED.value[-1].terminate()
+        launch.STARTED.value[-1].wait(30)
 
 
 def test_clients_that_never_come_to_an_end_keep_no_exporter_from_ending(tmp_path: Path) -> None:

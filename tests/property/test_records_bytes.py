@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import confluent_kafka
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from kafka_sink.commit.log_scan import raw_batches
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.formats.records import skim
 from kafka_sink.formats.records.batch import CHECKED, HEADER_BYTES, PREFIX, EncodedBatch, seal
 from kafka_sink.formats.records.bytes_column import BytesColumn
 from kafka_sink.formats.records.columns import RecordColumns
@@ -194,3 +197,24 @@ def test_a_batch_of_garbage_with_a_right_checksum_is_refused_with_a_protocol_err
         assert len(list(found)) <= max(count, 0)
     except RemoteProtocolError as error:
         assert str(error)
+
+
+@given(records, codecs, st.binary(max_size=12), st.integers(0, 80), st.booleans(), st.sampled_from([0, 3, 2**20]))
+def test_a_batch_of_one_is_skimmed_in_place_as_it_is_part_by_part(
+    row: Record, codec: str, noise: bytes, position: int, is_wanted: bool, value_bytes_max: int
+) -> None:
+    """Whatever is in it: bytes of the payload are replaced, and the checksum is made right."""
+    encoded = encode_batch([row], make_compressor(codec))
+    payload = encoded.payload[:position] + noise + encoded.payload[position + len(noise) :]
+    batch = seal(replace(encoded, payload=payload)) + payload
+
+    def skimmed() -> list[Skimmed] | str:
+        try:
+            return list(skim_batch(batch, lambda _: is_wanted, value_bytes_max=value_bytes_max))
+        except RemoteProtocolError as error:
+            return str(error)
+
+    at_once = skimmed()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(skim, "_find_only", lambda _: None)
+        assert skimmed() == at_once

@@ -29,6 +29,7 @@ RECORDS_MAX = 1_000_000
 # Of all records of a batch. A header takes two bytes in it, and a hundred of memory.
 HEADERS_MAX = 2_000_000
 INT32_MAX = 2**31 - 1
+ABORT_MARKER, COMMIT_MARKER = 0, 1
 
 
 @frozen
@@ -69,16 +70,19 @@ class DecodedBatch:
     @property
     def is_commit_marker(self) -> bool:
         """For a control batch: whether it is a commit marker (else an abort marker, or neither)."""
-        return self._control_type() == 1
+        return self._control_type() == COMMIT_MARKER
 
     @property
     def is_abort_marker(self) -> bool:
-        return self._control_type() == 0
+        return self._control_type() == ABORT_MARKER
 
     def _control_type(self) -> int | None:
-        key = self.records[0].key if self.is_control and self.records else None
-        # version int16, type int16
-        return int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else None
+        return control_type(self.records[0].key) if self.is_control and self.records else None
+
+
+def control_type(key: bytes | None) -> int | None:
+    """Of a control record: version int16, type int16."""
+    return int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else None
 
 
 # ---- encoding --------------------------------------------------------------------------------------------------
@@ -278,12 +282,16 @@ def read_header(data: bytes, records_max: int) -> BatchHeader:
         raise RemoteProtocolError(f"batch has magic {magic}; only {layout.MAGIC} is read")
     if length != len(data) - layout.LENGTH_STARTS_AT:
         raise RemoteProtocolError(f"batch names a length of {length} in {len(data)} bytes")
-    if crc32c(memoryview(data)[layout.PREFIX.size :]) != checksum:
-        raise RemoteProtocolError("batch has a wrong checksum")
+    check_sum(data, checksum)
     header = BatchHeader(base_offset, *layout.CHECKED.unpack_from(data, layout.PREFIX.size))
     if header.record_count > records_max:
         raise RemoteProtocolError(f"batch names {header.record_count} records, and at most {records_max} are read")
     return header
+
+
+def check_sum(data: bytes, checksum: int) -> None:
+    if crc32c(memoryview(data)[layout.PREFIX.size :]) != checksum:
+        raise RemoteProtocolError("batch has a wrong checksum")
 
 
 # ---- splitting -------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ from kafka_sink.operate.checks.transactions import commands_of, settings_of
 
 # How commit/admin/ledger_topic.py begins the advice about a topic with too few replicas.
 MOVE = "Give it three"
+# From so many records on a start takes seconds longer; each takes so much time to read, with its marker.
+LONG_FROM, READ_US = 100_000, 15
 
 
 def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -86,6 +88,8 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         why = found.failure or "no answer"
         yield fail("decisions", f"the ledger was not read: {why}", "grant Read on the ledger topic")
         return
+    if found.batch_count > LONG_FROM:
+        yield _long(job.options.ledger_topic, found.batch_count)
     listed, sink_id = found.listed, job.sink_id
     whose = "all sinks" if sink_id is None else f"sink {sink_id}"
     unread = [each for each in listed if each.record is None]
@@ -102,6 +106,15 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     yield from _open_decisions(job, client, open_ones)
     if not (unread or stuck or open_ones):
         yield ok("decisions", f"{len(listed)} of {whose}, none open")
+
+
+def _long(topic: str, count: int) -> ProbeResult:
+    text = f"each start reads the {count} records of all sinks in {topic}: about {count * READ_US / 1e6:.1f} s of CPU"
+    advice = (
+        "give each team a ledger.topic of its own; or, if few of them are of the last hour, see why the brokers do not "
+        "compact it: segment.bytes, min.cleanable.dirty.ratio, the log of their cleaner"
+    )
+    return warn("ledger", text, advice)
 
 
 def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRecord]) -> Iterator[ProbeResult]:

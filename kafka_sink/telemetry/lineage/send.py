@@ -16,7 +16,7 @@ from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.telemetry.lineage.events import run_event
 from kafka_sink.telemetry.metrics.breaker import circuit_breaker
 from kafka_sink.telemetry.metrics.figures import BatchReport
-from kafka_sink.telemetry.metrics.receiver import send_to_receiver
+from kafka_sink.telemetry.metrics.receiver import ILL_FROM, certificates_for, send_to_receiver
 
 PATH = "/api/v1/lineage"
 LOCK_S, PAUSE_S = 2.0, 0.005
@@ -65,15 +65,19 @@ def _lock(opened: int) -> None:
 def _post(url: str, text: str, telemetry: TelemetryOptions, options: SecurityOptions) -> None:
     address = url if urlsplit(url).path else url + PATH
     headers = {"Content-Type": "application/json"}
-    with circuit_breaker(address) as is_wanted:
+    key_file, certificates = telemetry.lineage_api_key_file, certificates_for(address, options)
+    with circuit_breaker(address, key_file, certificates) as is_wanted:
         if not is_wanted:
             return
-        if telemetry.lineage_api_key_file is not None:
-            headers["Authorization"] = f"Bearer {_read_key(telemetry.lineage_api_key_file)}"
+        if key_file is not None:
+            headers["Authorization"] = f"Bearer {_read_key(key_file)}"
         receiver = f"lineage.url {redact_url(address)}"
         answer = send_to_receiver(receiver, "POST", address, headers, text.encode(), options, telemetry.timeout_ms)
-        if not answer.is_good:
-            raise TransportError(f"{receiver} answered {answer.status}")
+        refusal = None if answer.is_good else TransportError(f"{receiver} answered {answer.status}")
+        if refusal is not None and answer.status >= ILL_FROM:
+            raise refusal
+    if refusal is not None:
+        raise refusal
 
 
 def _read_key(name: str) -> str:

@@ -2,7 +2,8 @@
 
 Planning does it, before each micro-batch: the exporter must outlive the planning and commit processes, and is restarted
 with the next batch if it was killed. There are two files: a lock, which the kernel releases when the process dies, and
-the socket, which is opened here, so that a used port is detected at once.
+the socket, which is opened here, so that a used port is detected at once. The lock is of the port, and names the
+address: queries of one application may want different ones, and only the first is served.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kafka_sink.telemetry.metrics.store import figures_folder
 
 LOG = "exporter.log"
 BACKLOG = 16
+ADDRESS_BYTES_MAX = 1_024
 # Exporters that this process has started: it reaps those that have ended, which would be zombies otherwise.
 STARTED: PerProcess[list[subprocess.Popen[bytes]]] = PerProcess(list)
 
@@ -37,7 +39,8 @@ def ensure_exporter(application_folder: str, address: str, port: int, given_jvm:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return ""  # an exporter holds it while it is alive
+            return _describe_other(os.pread(lock, ADDRESS_BYTES_MAX, 0).decode(), address, port)
+        _note_address(lock, address)
         try:
             listener = _open_listener(address, port)
         except OSError as error:
@@ -47,6 +50,23 @@ def ensure_exporter(application_folder: str, address: str, port: int, given_jvm:
         return ""
     finally:
         os.close(lock)
+
+
+def _note_address(lock: int, address: str) -> None:
+    """For the other queries. A full disk does not keep the exporter from its work."""
+    with suppress(OSError):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, address.encode(), 0)
+
+
+def _describe_other(served: str, address: str, port: int) -> str:
+    """An exporter holds the lock while it is alive. Empty: it serves this address as well, or has not noted its own."""
+    if served in ("", address, "::") or (served == "0.0.0.0" and ":" not in address):
+        return ""
+    return (
+        f"{address}:{port} is not listened at, because another query of this application serves all figures at "
+        f"{served}:{port}. Give both the same metrics.prometheus.address, and start the application again"
+    )
 
 
 def _open_listener(address: str, port: int) -> socket.socket:

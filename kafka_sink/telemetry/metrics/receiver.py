@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import fields
 from functools import partial
 
 from kafka_sink.errors import TransportError
@@ -12,6 +13,17 @@ from kafka_sink.kafka.io.web import HttpAnswer, ask
 from kafka_sink.options import SecurityOptions
 
 ANSWER_BYTES_MAX = 64 * 1024
+# Answers from here on are about the receiver, lower ones about a request and its key.
+ILL_FROM = 500
+TLS_NAMES = ("ssl_", "enable_ssl_")
+
+
+def certificates_for(address: str, options: SecurityOptions) -> tuple[Hashable, ...]:
+    """All options that make the TLS context of a request to this address."""
+    if not address.lower().startswith("https://"):
+        return ()
+    names = (each.name for each in fields(SecurityOptions))
+    return tuple(getattr(options, name) for name in names if name.startswith(TLS_NAMES))
 
 
 def send_to_receiver(
