@@ -141,12 +141,13 @@ def test_a_stream_that_delivers_does_not_hide_one_of_the_same_name_elsewhere_tha
 def test_each_environment_of_a_stream_has_its_own_retries_and_errors(tmp_path: Path) -> None:
     """Few of both together, and many of the one."""
     one, many = (f"{{{STREAM},{where}" for where in ENVIRONMENTS)
+    failed = f"_x{at(20)} 1200+0x{at(20)}"
     series = {
         f'pykafka_sink_rows_total{one},topic="t"}}': f"0+100000x{at(40)}",
         f'pykafka_sink_rows_total{many},topic="t"}}': f"0+100x{at(40)}",
         f'pykafka_sink_retried_records_total{many},error="NO_ANSWER"}}': f"0+50x{at(40)}",
-        f'pykafka_sink_last_commit_error_timestamp_seconds{one},error="CommitAborted"}}': f"_x{at(20)} 1200+0x{at(20)}",
-        f'pykafka_sink_last_commit_error_timestamp_seconds{many},error="CommitAborted"}}': f"_x{at(20)} 1200+0x{at(20)}",
+        f'pykafka_sink_last_commit_error_timestamp_seconds{one},error="CommitAborted"}}': failed,
+        f'pykafka_sink_last_commit_error_timestamp_seconds{many},error="CommitAborted"}}': failed,
         f"pykafka_sink_open_decisions{one}}}": f"1+0x{at(40)}",
         f"pykafka_sink_open_decisions{many}}}": f"1+0x{at(40)}",
     }
