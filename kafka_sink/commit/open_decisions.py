@@ -2,7 +2,8 @@
 
 Coordinators are only asked, so it is safe while queries run. A transaction that has ended without a commit, or that its
 coordinator does not know any more, makes a decision overdue: rows may be missing. Only the log tells, and an operation
-that ends transactions reads it. Time left is measured by this machine's clock against that of the brokers.
+that ends transactions reads it. Time left is measured by the brokers' clocks, as far as these are known: it is at most
+all that a transaction has.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def describe_open(settings: DeliverySettings, records: Sequence[LedgerRecord]) -
 
 
 def judge_open(answered: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int) -> list[OpenDecision]:
-    """One for each of these records, which are intents."""
+    """One for each of these records, which are intents. `wall_ms`: what time it is for the brokers."""
     if answered.failure is not None or not answered.is_supported:
         return [OpenDecision(record, Standing.UNKNOWN) for record in records]
     return [
@@ -67,7 +68,7 @@ def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wa
     for transaction in record.transactions:
         state = found.get(transaction.transactional_id)
         if state is not None and _is_open(transaction, state):
-            left.append(state.start_ms + state.timeout_ms - wall_ms)
+            left.append(min(state.timeout_ms, state.start_ms + state.timeout_ms - wall_ms))
         elif state is None or not any(
             is_over(transaction, state) for is_over in (_is_committed, _has_used_up_its_epochs, _is_followed)
         ):

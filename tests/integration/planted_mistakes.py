@@ -17,6 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import Acl, EmbeddedBroker, EmbeddedRegistry, acl
+from tests.integration.statuses import age
 from tests.support.certificates import Authority
 from tests.support.commanding import Sink
 
@@ -283,8 +284,9 @@ def _too_short(place: Planting) -> Mapping[str, str]:
 
 
 def _old_transaction(place: Planting) -> Mapping[str, str]:
-    kafka = place.broker(clock_ahead_ms=-200_000)
-    Sink(kafka.bootstrap_servers, TOPIC, SINK_ID, LEDGER).task(BatchKey("query-1", 0), 0)
+    kafka = place.broker()
+    found = Sink(kafka.bootstrap_servers, TOPIC, SINK_ID, LEDGER).task(BatchKey("query-1", 0), 0)
+    age(kafka, found.transaction.transactional_id)
     return job(kafka)
 
 

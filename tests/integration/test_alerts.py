@@ -50,7 +50,7 @@ def count_firing(
 
 def test_a_scrape_that_failed_long_after_an_error_is_no_error(tmp_path: Path) -> None:
     """Half an hour after the only commit that failed, and the only row that was left out."""
-    values = f"{{}}+0x{at(30) - 1} stale {{}}+0x{at(30)}"
+    values = f"_x{at(1)} {{}}+0x{at(29) - 1} stale {{}}+0x{at(30)}"
     series = {
         f"pykafka_sink_commit_errors_total{FAILED}": values.replace("{}", "1"),
         f"pykafka_sink_last_commit_error_timestamp_seconds{FAILED}": values.replace("{}", "60"),
@@ -85,6 +85,44 @@ def test_a_nightly_job_that_leaves_out_as_many_rows_as_the_night_before_is_told_
     count_firing(tmp_path, OF_JOBS, series, expected)
 
 
+@pytest.mark.parametrize("ahead_min", [-1440, -20, 20, 1440])
+def test_what_happens_now_is_told_now_whatever_the_clock_of_the_driver_says(tmp_path: Path, ahead_min: int) -> None:
+    """A commit fails and a row is left out after 30 minutes."""
+    happened = f"_x{at(30)} {(30 + ahead_min) * 60}+0x{at(40)}"
+    series = {
+        f"pykafka_sink_last_commit_error_timestamp_seconds{FAILED}": happened,
+        f"pykafka_sink_last_left_out_timestamp_seconds{LEFT_OUT}": happened,
+    }
+    times = (("29m", 0), ("31m", 1), ("44m", 1), ("46m", 0), ("65m", 0))
+    names = ("KafkaSinkCommitsFail", "KafkaSinkRowsLeftOut")
+    count_firing(tmp_path, OF_JOBS, series, [(time, name, count) for time, count in times for name in names])
+
+
+@pytest.mark.parametrize("ahead_min", [-1440, -20, 0, 20, 1440])
+def test_a_stream_that_stops_is_told_and_one_that_runs_is_not_whatever_the_clock_of_its_driver_says(
+    tmp_path: Path, ahead_min: int
+) -> None:
+    """A batch with each scrape, for 30 minutes; then none."""
+    batches = f"{ahead_min * 60}+{SCRAPE_S}x{at(30)} {(30 + ahead_min) * 60}+0x{at(40)}"
+    series = {f"pykafka_sink_last_batch_timestamp_seconds{{{STREAM}}}": batches}
+    times = (("20m", 0), ("30m", 0), ("45m", 0), ("51m", 1), ("60m", 1))
+    count_firing(tmp_path, OF_JOBS, series, [(time, "KafkaSinkNoBatch", count) for time, count in times])
+
+
+def test_a_watcher_that_sees_is_not_blind_because_its_clock_is_behind_and_one_that_looks_no_more_is(
+    tmp_path: Path,
+) -> None:
+    """Its newest look is 3 s old, for 20 minutes; then it stops."""
+    series = {
+        "pykafka_sink_status_up": f"1+0x{at(40)}",
+        "pykafka_sink_status_interval_seconds": f"{SCRAPE_S}+0x{at(40)}",
+        "pykafka_sink_status_last_look_timestamp_seconds": f"-300+{SCRAPE_S}x{at(20)} 900+0x{at(20)}",
+        "pykafka_sink_status_last_look_age_seconds": f"3+0x{at(20)} 3+{SCRAPE_S}x{at(20)}",
+    }
+    expected = [(time, "KafkaSinkStatusBlind", count) for time, count in (("10m", 0), ("20m", 0), ("25m", 1))]
+    count_firing(tmp_path, OF_STATUS, series, expected)
+
+
 ENVIRONMENTS = ('env="production"', 'job="staging"')
 
 
@@ -103,12 +141,13 @@ def test_a_stream_that_delivers_does_not_hide_one_of_the_same_name_elsewhere_tha
 def test_each_environment_of_a_stream_has_its_own_retries_and_errors(tmp_path: Path) -> None:
     """Few of both together, and many of the one."""
     one, many = (f"{{{STREAM},{where}" for where in ENVIRONMENTS)
+    failed = f"_x{at(20)} 1200+0x{at(20)}"
     series = {
         f'pykafka_sink_rows_total{one},topic="t"}}': f"0+100000x{at(40)}",
         f'pykafka_sink_rows_total{many},topic="t"}}': f"0+100x{at(40)}",
         f'pykafka_sink_retried_records_total{many},error="NO_ANSWER"}}': f"0+50x{at(40)}",
-        f'pykafka_sink_last_commit_error_timestamp_seconds{one},error="CommitAborted"}}': f"1200+0x{at(40)}",
-        f'pykafka_sink_last_commit_error_timestamp_seconds{many},error="CommitAborted"}}': f"1200+0x{at(40)}",
+        f'pykafka_sink_last_commit_error_timestamp_seconds{one},error="CommitAborted"}}': failed,
+        f'pykafka_sink_last_commit_error_timestamp_seconds{many},error="CommitAborted"}}': failed,
         f"pykafka_sink_open_decisions{one}}}": f"1+0x{at(40)}",
         f"pykafka_sink_open_decisions{many}}}": f"1+0x{at(40)}",
     }

@@ -21,7 +21,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
+from kafka_sink.commit.command_texts import UNKNOWN_BROKERS, BrokerArguments
 from kafka_sink.commit.identity import Line, run_of_query, sink_id_of_query, sink_id_of_write
 from kafka_sink.commit.ledger import Kind, LedgerRecord, transaction_entry_of
 from kafka_sink.commit.ledger_codec import encode_record
@@ -33,7 +33,8 @@ from kafka_sink.kafka.io.network import Network
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
-from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
+from kafka_sink.operate.status.figures import OwnFigures, status_text
+from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble, judge
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import DEFAULT_LEDGER, TopicPlan
 from kafka_sink.spark.driver import Driver
@@ -192,6 +193,25 @@ def test_a_silent_stream_is_told_until_it_is_called_retired(sink: Sink, shell: S
     (command,) = [line.strip() for line in said.out.splitlines() if line.startswith("    pykafka-sink")]
     done = paste(command)
     assert done.returncode == 0 and done.stdout.startswith("fine: "), done
+
+
+def test_a_stream_whose_driver_names_a_time_that_has_not_come_yet_is_silent_since_it_was_seen(
+    sink: Sink, broker: EmbeddedBroker
+) -> None:
+    """Its clock was a year ahead. A process that watches knows when it has seen the record first."""
+    sink.wall_ms = wall_ms() + 365 * 86_400_000
+    sink.deliver(BATCH)
+    limits = Limits(open_ms=60_000, silent_ms=1)
+    with client_of(sink.servers) as client:
+        look = ClusterLook(client, BrokerArguments((), "", ()), (), 30_000)
+        first = look.look()
+        assert judge(first, limits, look.brokers) == []
+        time.sleep(0.05)
+        later = look.look()
+    assert [each.trouble for each in judge(later, limits, look.brokers)] == [Trouble.SILENT]
+    figures = status_text(OwnFigures(is_up=True, look_count=2, look_s=0, failures={}, interval_s=15), later, [])
+    (told,) = re.findall(r"^pykafka_sink_status_last_batch_timestamp_seconds{.*} (.*)$", figures, re.MULTILINE)
+    assert float(told) == first.at_ms / 1000
 
 
 # After the rows of the first batch and their marker.

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from functools import partial
 
 from kafka_sink.commit.admin.client import ABOUT_US, Client
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.io.side_by_side import call_side_by_side
-from kafka_sink.kafka.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
+from kafka_sink.kafka.wire.apis import API_VERSIONS
+from kafka_sink.operate.broker_clock import CLOCK_WARN_MS, controller_difference
 from kafka_sink.operate.checks.finding import FAIL, WARN, ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 
 # Shares of the timeout, one after the other: a host that drops packets must not use it up.
 CONNECT_SHARE, LOGIN_SHARE = 0.35, 0.6
-CLOCK_WARN_MS, CLOCK_FAIL_MS = 5_000, 3_600_000
-_QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+CLOCK_FAIL_MS = 3_600_000
 # Advice by error text; the texts are those of kafka/client/, kafka/io/ and security/.
 LOGIN_ADVICE = (
     ("refused the credentials", "compare user, password and mechanism with what the brokers know"),
@@ -121,28 +119,13 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """Compares with the controller's time. No result without it: no KRaft, no Describe on the cluster, or no
-    answer. The job needs none."""
-    before_ms = time.time() * 1000
-    try:
-        answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, repeat=Repeat.ALWAYS)
-    except KafkaSinkError:
-        return
-    after_ms = time.time() * 1000
-    told = [
-        each["last_caught_up_timestamp"]
-        for topic in answer["topics"] for row in topic["partitions"] for each in row["current_voters"]
-        if each["replica_id"] == row["leader_id"]
-    ]  # fmt: skip
-    if not answer["error_code"] and told and told[0] > 0:
-        yield clock_finding(told[0], before_ms, after_ms, "the controller's")
+    """Compares with the controller's time. No result without it: the job needs none."""
+    difference_ms = controller_difference(client)
+    if difference_ms is not None:
+        yield clock_finding(difference_ms, "the controller's")
 
 
-def clock_finding(told_ms: int, before_ms: float, after_ms: float, whose: str) -> ProbeResult:
-    """The time between request and response is uncertain and is not counted."""
-    difference_ms = 0.0
-    if not before_ms <= told_ms <= after_ms:
-        difference_ms = told_ms - (before_ms if told_ms < before_ms else after_ms)
+def clock_finding(difference_ms: int, whose: str) -> ProbeResult:
     if abs(difference_ms) < CLOCK_WARN_MS:
         return ok("clock", f"this clock and {whose} differ by less than {CLOCK_WARN_MS // 1000} s")
     way = "behind" if difference_ms > 0 else "ahead of"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 from kafka_sink.commit.admin.client import Client
@@ -23,6 +22,7 @@ from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing, describe_open, judge_open
 from kafka_sink.errors import ConfigError
 from kafka_sink.kafka.client.cluster import NO_LEADER
+from kafka_sink.operate.broker_clock import brokers_time_ms
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for
@@ -122,7 +122,7 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
         return
     settings = settings_of(job, client)
     answer = client.run_step(describe_open(settings, records))
-    for each in judge_open(answer, records, int(time.time() * 1000)):
+    for each in judge_open(answer, records, brokers_time_ms(client)):
         text, commands = f"{each.record.key} of sink {each.record.sink_id} is decided", settings.commands
         recover = f"`{commands.recover(each.record.sink_id)}`"
         if each.standing is Standing.OVERDUE:

@@ -14,6 +14,7 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES
 from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.operate.broker_clock import difference_of
 from kafka_sink.operate.checks.brokers import clock_finding, login_advice
 from kafka_sink.operate.checks.cluster import LOG_IN_SYNC, LOG_REPLICAS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok
@@ -129,7 +130,7 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     )
     yield ok("write", text)
     if started_ms is not None:
-        yield clock_finding(started_ms, before_ms, after_ms, "the coordinator's")
+        yield clock_finding(difference_of(started_ms, before_ms, after_ms), "the coordinator's")
 
 
 def write_failure(job: CheckedJob, step: str, error: KafkaSinkError) -> ProbeResult:

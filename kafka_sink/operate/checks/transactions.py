@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from kafka_sink.commit.admin.client import Client
@@ -14,6 +13,7 @@ from kafka_sink.commit.listing import TransactionListing, list_body
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.operate.broker_clock import brokers_time_ms
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import restart_with
@@ -102,7 +102,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         return
     for note in dict.fromkeys(found.notes):
         yield warn("ids", note, "there may be more transactions than the next line counts")
-    now_ms = time.time() * 1000
+    now_ms = brokers_time_ms(client)
     old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
     text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
     if old:

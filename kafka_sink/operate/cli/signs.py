@@ -1,8 +1,7 @@
 """What tells an operator whether a query still works under a sink id, before its transactions are aborted.
 
 No client can know that for sure: a query between two batches does nothing. So this collects when the sink was last seen
-at work, and looks twice whether anything moves. Ages are differences between this machine's clock and that of the
-driver or the broker.
+at work, and looks twice whether anything moves. Ages go by the brokers' clocks, if these are told, and by the driver's.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import ProducerMarks
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
+from kafka_sink.kafka.wire.apis import ONGOING
 from kafka_sink.operate.cli.report import batch_named, verdict_word
 from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.status.collect import BETWEEN_LOOKS_S
-from kafka_sink.operate.status.findings import span
+from kafka_sink.operate.status.findings import OVERRUN_MS, span
 
 # A sink that was at work so recently is taken for a running query.
 LIVE_MS = 300_000
 MOVES = "its tasks are writing now"
+# Nothing is known of ages then.
+OTHER_TIME = "by this machine's clock its transactions are older than brokers let them become: it is likely ahead"
 
 
 class LedgerWithClaims(LedgerRead):
@@ -54,6 +56,7 @@ class Signs:
     transactions: Sequence[TransactionDescription]
     is_moving: bool
     at_ms: int
+    is_clock_told: bool = True
 
     @property
     def newest(self) -> LedgerRecord | None:
@@ -62,6 +65,8 @@ class Signs:
     def reason_to_think_it_lives(self) -> str | None:
         if self.is_moving:
             return MOVES
+        if not self.is_clock_told and any(map(self._is_older_than_it_may_be, self.transactions)):
+            return OTHER_TIME
         seen = {f"its open transactions began {span(age)} ago": age for age in self._ages_of_transactions()[-1:]}
         if self.newest is not None:
             age = self.at_ms - self.newest.wall_ms
@@ -71,6 +76,9 @@ class Signs:
             seen[f"it claimed the ledger {span(age)} ago"] = age
         last = min(seen, key=lambda text: seen[text], default="")
         return last if last and seen[last] < LIVE_MS else None
+
+    def _is_older_than_it_may_be(self, one: TransactionDescription) -> bool:
+        return one.state == ONGOING and self.at_ms - one.start_ms > one.timeout_ms + OVERRUN_MS
 
     def _ages_of_transactions(self) -> list[int]:
         """The oldest first."""
@@ -132,7 +140,8 @@ def look_for_signs(sink: SinkClient) -> list[Signs]:
             one.producer_id in moved or (one.transactional_id, one.producer_epoch, one.partitions) not in known
             for one in transactions
         )
-        found.append(Signs(sink_id, ledger.claim, records, transactions, is_moving, sink.wall_ms))
+        clock = sink.brokers_time(transactions)
+        found.append(Signs(sink_id, ledger.claim, records, transactions, is_moving, clock.at_ms, clock.is_told))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client, topic_query
@@ -18,7 +18,7 @@ from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.describe_transactions import DescribeTransactions
+from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.each_line import carry_out, lines_of, operate_each_line
 from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
 from kafka_sink.commit.ledger import Kind, LedgerRecord
@@ -32,6 +32,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA, ONGOING
+from kafka_sink.operate.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions
@@ -39,6 +40,8 @@ from kafka_sink.options.sink_table import SINK_ID
 from kafka_sink.options.values import TOPIC_NAME
 
 LOOK_AGAIN_S = 0.05
+# This clock may be set while a command watches.
+CLOCK_KEPT_MS = 60_000
 
 
 class ClusterSession:
@@ -73,6 +76,8 @@ class SinkClient(ClusterSession):
         request_ms = min(options.request_timeout_ms, given.timeout * 1000 // 2)
         super().__init__(given, replace(options, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
+        # How far the brokers' clock is ahead of this one, if they tell, and when they were asked.
+        self._clock: tuple[int, int | None] | None = None
 
     @property
     def named_sink(self) -> str:
@@ -90,7 +95,15 @@ class SinkClient(ClusterSession):
 
     @property
     def wall_ms(self) -> int:
-        return int(time.time() * 1000)
+        """By the brokers' clocks, if they tell the time."""
+        return self.brokers_time().at_ms
+
+    def brokers_time(self, found: Iterable[TransactionDescription] = ()) -> BrokersTime:
+        """`found`: open transactions."""
+        now_ms = self.client.now_ms()
+        if self._clock is None or now_ms - self._clock[0] > CLOCK_KEPT_MS:
+            self._clock = now_ms, controller_difference(self.client, min(self._patience_ms, DESCRIBE_LIMIT_MS))
+        return brokers_time(self._clock[1], [one.start_ms for one in found], int(time.time() * 1000))
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -178,7 +191,8 @@ class SinkClient(ClusterSession):
             question = describe_open(self.settings(), records)
             limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
             answer = self.client.run(SingleStep(question, self.client.now_ms() + limit_ms))
-            judged |= zip((key for key, _ in own), judge_open(answer, records, self.wall_ms), strict=True)
+            at_ms = self.brokers_time(one for one in answer.found.values() if one.state == ONGOING).at_ms
+            judged |= zip((key for key, _ in own), judge_open(answer, records, at_ms), strict=True)
         return judged
 
     def list_open_transactions(self) -> TransactionListing:

@@ -28,7 +28,7 @@ from kafka_sink.commit.identity import Line, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
-from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, LogEnds, list_body
+from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, Listed, LogEnds, list_body
 from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.open_decisions import judge_open
 from kafka_sink.commit.session import DeliverySettings
@@ -40,6 +40,7 @@ from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS, RESOURCE_TOPIC
 from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION
+from kafka_sink.operate.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer, Partition
 from kafka_sink.operate.status.findings import Finding, Limits, judge, span
 from kafka_sink.operate.status.hanging import ask_leaders, is_aborted, is_alive
@@ -83,7 +84,7 @@ class ClusterLook:
         self._patience_ms = patience_ms
         self._notes: list[str] = []
         self._limits: list[str] = []
-        # By ledger topic and key: which open decision was seen last, and when for the first time.
+        # By ledger topic and key, of records whose drivers' clocks were ahead: which was seen last, and when first.
         self._first_seen: dict[tuple[str, str], tuple[tuple[str, int] | None, int]] = {}
         # The stable offsets at which readers wait, and the transactions that were there when it was seen first.
         self._waiting: dict[Partition, tuple[int, frozenset[tuple[str, int]]]] = {}
@@ -100,7 +101,8 @@ class ClusterLook:
         read = [self.read_ledger(topic) for topic in ledgers]
         listed = self._list_transactions(topics)
         described = self._describe([*_open_ids(listed), *_decided_ids(read)])
-        at_ms = int(time.time() * 1000)
+        clock = self._ask_time(described)
+        at_ms = clock.at_ms
         transactions = [one for _, one in sorted(described.found.items()) if one.state in OPEN_STATES]
         found = ClusterFacts(
             at_ms,
@@ -109,11 +111,17 @@ class ClusterLook:
             transactions,
             _count_ids(listed),
             asked_topics=self.asked_topics,
+            is_clock_told=clock.is_told,
             drivers=_drivers_of(transactions, listed),
         )
         found = replace(found, ends=self._list_ends(topics, found.written_topics))
         found = self._look_for_hanging(found, listed)
-        return replace(found, notes=tuple(self._notes), limits=tuple(self._limits))
+        return replace(found, notes=(*self._notes, *clock.notes), limits=(*self._limits, *clock.limits))
+
+    def _ask_time(self, described: DescribeTransactions) -> BrokersTime:
+        told_ms = controller_difference(self.client, min(self._patience_ms, DESCRIBE_LIMIT_MS))
+        began_ms = [one.start_ms for one in described.found.values() if one.state in OPEN_STATES]
+        return brokers_time(told_ms, began_ms, int(time.time() * 1000))
 
     def settings_of(self, ledger_topic: str) -> DeliverySettings:
         return settings_of_operator(self.client, ledger_topic, self.brokers, self._patience_ms)
@@ -226,16 +234,22 @@ class ClusterLook:
             ledger,
             judged={key: found for (key, _), found in zip(intents, judged, strict=True)},
             since_ms={
-                key: min(record.wall_ms, self._first_seen_ms(ledger.topic, key, record, at_ms))
-                for key, record in intents
+                each.ledger_key: min(each.record.wall_ms, self._first_seen_ms(ledger.topic, each, each.record, at_ms))
+                for each in ledger.listed
+                if each.record is not None and self._is_of_the_future(ledger.topic, each, each.record, at_ms)
             },
         )
 
-    def _first_seen_ms(self, topic: str, ledger_key: str, record: LedgerRecord, at_ms: int) -> int:
+    def _is_of_the_future(self, topic: str, each: Listed, record: LedgerRecord, at_ms: int) -> bool:
+        """Now, or when it was seen first."""
+        return record.wall_ms > at_ms or (topic, each.ledger_key) in self._first_seen
+
+    def _first_seen_ms(self, topic: str, each: Listed, record: LedgerRecord, at_ms: int) -> int:
         """The clock of a decision's driver may be ahead of this one. Of each key only the newest decision is kept."""
-        mark, (known, seen_ms) = (record.run, record.wall_ms), self._first_seen.get((topic, ledger_key), (None, at_ms))
+        where, mark = (topic, each.ledger_key), (record.run, record.wall_ms)
+        known, seen_ms = self._first_seen.get(where, (None, at_ms))
         seen_ms = seen_ms if known == mark else at_ms
-        self._first_seen[topic, ledger_key] = (mark, seen_ms)
+        self._first_seen[where] = (mark, seen_ms)
         return seen_ms
 
     # ---- what readers see ----------------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ TRANSACTION_MAX_MS = 900_000
 
 @frozen
 class LedgerFacts:
-    """`judged`: how open decisions stand, and `since_ms`: since when, by ledger key. `problem`: why it was not read.
-    `lines`: those of which it has a record or a claim."""
+    """`judged`: how open decisions stand, by ledger key. `since_ms`: since when a record is there, of those whose
+    drivers name a time that has not come yet. `problem`: why it was not read. `lines`: those of which it has a record
+    or a claim."""
 
     topic: str
     listed: Sequence[Listed] = ()
@@ -28,6 +29,10 @@ class LedgerFacts:
     since_ms: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
     lines: Collection[Line] = frozenset()
+
+    def since(self, each: Listed) -> int:
+        assert each.record is not None
+        return self.since_ms.get(each.ledger_key, each.record.wall_ms)
 
 
 @frozen
@@ -48,12 +53,12 @@ class OpenProducer:
 
 @frozen
 class ClusterFacts:
-    """`transactions`: all that are open, of whichever application. `id_counts`: transactional ids of tasks that
-    coordinators know, by sink id. `ends`: stable offset and end of each partition that a sink has written to, and of
-    `asked_topics`. `hanging`: their coordinators know better; `unlisted`: nobody tells, and none may be open for longer
-    than `transaction_max_ms`. `drivers`: ids of drivers that coordinators know and whose tasks have transactions open.
-    `notes`: what is missing here, because somebody did not answer. `limits`: what these
-    brokers never tell."""
+    """`at_ms`: by the brokers' clocks, if `is_clock_told`; else as far as that is known. `transactions`: all that
+    are open, of whichever application. `id_counts`: transactional ids of tasks that coordinators know, by sink id.
+    `ends`: stable offset and end of each partition that a sink has written to, and of `asked_topics`. `hanging`:
+    their coordinators know better; `unlisted`: nobody tells, and none may be open for longer than
+    `transaction_max_ms`. `drivers`: ids of drivers that coordinators know and whose tasks have transactions open.
+    `notes`: what is missing here, because somebody did not answer. `limits`: what these brokers never tell."""
 
     at_ms: int
     cluster_id: str
@@ -67,6 +72,7 @@ class ClusterFacts:
     asked_topics: Sequence[str] = ()
     notes: Sequence[str] = ()
     limits: Sequence[str] = ()
+    is_clock_told: bool = True
     drivers: Collection[str] = frozenset()
 
     @property

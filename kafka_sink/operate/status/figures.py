@@ -15,6 +15,7 @@ from kafka_sink.telemetry.metrics.definitions import Metric, MetricKind
 from kafka_sink.telemetry.metrics.prometheus_text import family_name, heading, labels_text, number_text
 
 _COUNTER, _GAUGE = MetricKind.COUNTER, MetricKind.GAUGE
+LAST_LOOK_AGE = "status_last_look_age_seconds"
 # The labels of each, separated by spaces.
 _SINK = "ledger sink name"
 STATUS_METRICS = (
@@ -26,6 +27,7 @@ STATUS_METRICS = (
     Metric("status_interval_seconds", _GAUGE, "Time between two looks (--interval)."),
     Metric("status_last_look_timestamp_seconds", _GAUGE, "When the newest look that succeeded was made, in seconds "
            "since 1970. All figures below are of then."),
+    Metric(LAST_LOOK_AGE, _GAUGE, "Age of that look, by its own clock."),
     Metric("status_severity", _GAUGE, "0 fine, 1 look, 2 act now: the exit code of the command."),
     Metric("status_findings", _GAUGE, "Findings of the command, by kind.", "severity kind ledger sink name topic"),
     Metric("status_sinks", _GAUGE, "Sinks that a ledger knows.", "ledger"),
@@ -64,6 +66,15 @@ def status_text(own: OwnFigures, facts: ClusterFacts | None, found: Sequence[Fin
     samples: dict[str, list[Sample]] = {name: list(told) for name, told in _own(own)}
     if facts is not None:
         samples.update((name, list(told)) for name, told in _of_cluster(facts, found))
+    return _text_of(samples)
+
+
+def age_text(age_s: float | None) -> str:
+    """Of the newest look that succeeded. Told at each scrape, as the process may look no more."""
+    return _text_of({} if age_s is None else {LAST_LOOK_AGE: [((), age_s)]})
+
+
+def _text_of(samples: Mapping[str, Sequence[Sample]]) -> str:
     lines: list[str] = []
     for metric in STATUS_METRICS:
         family, names = family_name(metric), metric.label.split()
@@ -73,7 +84,7 @@ def status_text(own: OwnFigures, facts: ClusterFacts | None, found: Sequence[Fin
         for values, value in told:
             labels = labels_text(dict(zip(names, values, strict=True))) if names else ""
             lines.append(f"{family}{labels} {number_text(value)}")
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _own(own: OwnFigures) -> Iterator[tuple[str, Iterable[Sample]]]:
@@ -96,9 +107,10 @@ def _of_cluster(facts: ClusterFacts, found: Sequence[Finding]) -> Iterator[tuple
     yield "status_findings", sorted(counts.items())
     yield "status_sinks", [((one.topic,), len({each.sink_id for each in one.listed})) for one in facts.ledgers]
     sinks = [(labels, records, ledger) for ledger in facts.ledgers for labels, records in _by_sink(ledger)]
-    newest = [(labels, max(records.values(), key=lambda record: record.wall_ms)) for labels, records, _ in sinks]
-    yield "status_last_batch_timestamp_seconds", [(labels, record.wall_ms / 1000) for labels, record in newest]
-    yield "status_last_batch_rows", [(labels, record.row_count) for labels, record in newest]
+    newest = [(labels, *list(records.items())[-1], ledger) for labels, records, ledger in sinks]
+    times = [(labels, ledger.since_ms.get(key, record.wall_ms)) for labels, key, record, ledger in newest]
+    yield "status_last_batch_timestamp_seconds", [(labels, since_ms / 1000) for labels, since_ms in times]
+    yield "status_last_batch_rows", [(labels, record.row_count) for labels, _, record, _ in newest]
     yield "status_open_decisions", [(labels, _count_open(records, ledger)) for labels, records, ledger in sinks]
     yield "status_lost_batches", [(labels, _count(records, Kind.STUCK)) for labels, records, _ in sinks]
     left = ((labels, [ledger.judged[key].left_ms for key in records if key in ledger.judged])
@@ -129,9 +141,9 @@ def _of_transactions(facts: ClusterFacts) -> Iterator[tuple[str, Iterable[Sample
 
 
 def _by_sink(ledger: LedgerFacts) -> Iterator[tuple[Sequence[str], Mapping[str, LedgerRecord]]]:
-    """The records of each sink, by ledger key."""
+    """The records of each sink, by ledger key, the newest last."""
     grouped: dict[str, dict[str, LedgerRecord]] = {}
-    for each in ledger.listed:
+    for each in sorted(ledger.listed, key=lambda each: each.offset):
         if each.record is not None:
             grouped.setdefault(each.sink_id, {})[each.ledger_key] = each.record
     for sink_id, records in sorted(grouped.items()):

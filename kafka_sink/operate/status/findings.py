@@ -2,9 +2,9 @@
 
 A query that runs has an open decision for a moment in each commit, and open transactions all the time. So an open
 decision is a finding when it has been open for a minute, or for a quarter of its time if that is shorter; a transaction
-when more than half of its time has passed. Ages are differences between this machine's clock and that of the driver or
-the broker; so that a clock that goes wrong does not make findings of what is about to end, whatever may end by itself
-is a finding only if a second look finds it, too (`is_passing`, collect.py).
+when more than half of its time has passed. Ages go by the brokers' clocks, if these are told (broker_clock.py), and by
+those of drivers; so that a clock that goes wrong does not make findings of what is about to end, whatever may end by
+itself is a finding only if a second look finds it, too (`is_passing`, collect.py).
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _judge_open(
 ) -> Iterator[Finding]:
     record, found = each.record, ledger.judged.get(each.ledger_key)
     assert record is not None
-    age_ms = facts.at_ms - ledger.since_ms.get(each.ledger_key, record.wall_ms)
+    age_ms = facts.at_ms - ledger.since(each)
     begin = f"{title(record)} was decided {span(age_ms)} ago, and "
     if each.origin:
         text = (
@@ -216,22 +216,21 @@ def _of_record(
 def _judge_silence(
     facts: ClusterFacts, ledger: LedgerFacts, limits: Limits, commands: CommandTexts
 ) -> Iterator[Finding]:
-    """Batch writes are not expected to come again. A query with a new checkpoint replaces that with the old one."""
+    """Batch writes are not expected to come again. A query with a new checkpoint replaces that with the old one. Which
+    is the newest, the ledger says: drivers may have had other clocks."""
     if not limits.silent_ms:
         return
-    newest: dict[str, LedgerRecord] = {}
+    newest: dict[str, tuple[LedgerRecord, int]] = {}
     committed = [one.record for one in ledger.judged.values() if one.standing is Standing.COMMITTED]
 
     def is_told_otherwise(record: LedgerRecord, age_ms: int) -> bool:
         return record.kind is Kind.INTENT and (record not in committed or age_ms >= _COMMITTED_MS)
 
-    for each in ledger.listed:
+    for each in sorted(ledger.listed, key=lambda each: each.offset):
         if each.record is not None and isinstance(each.record.key.batch_id, int):
-            name = name_of_sink(each.sink_id)
-            if name not in newest or each.record.wall_ms > newest[name].wall_ms:
-                newest[name] = each.record
-    for name, record in sorted(newest.items()):
-        age_ms = facts.at_ms - record.wall_ms
+            newest[name_of_sink(each.sink_id)] = each.record, ledger.since(each)
+    for name, (record, since_ms) in sorted(newest.items()):
+        age_ms = facts.at_ms - since_ms
         is_retired = not limits.retired.isdisjoint((name, record.sink_id))
         if age_ms < limits.silent_ms or is_retired or record.kind is Kind.STUCK or is_told_otherwise(record, age_ms):
             continue
@@ -312,6 +311,7 @@ def _judge_group(
         f"it began {span(facts.at_ms - oldest.start_ms)} ago")  # fmt: skip
     if left_ms < -OVERRUN_MS:
         when += "; its time has passed, and its coordinator does not end it"
+        when += "" if facts.is_clock_told else ", or this machine's clock is ahead of the brokers'"
     else:
         when += f", and ends at its time-out in {span(left_ms)} at the latest"
     return _of_group(sink_id, f"{what}: {when}. {advice}", oldest, commands, topics, *mend)

@@ -22,7 +22,7 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.auth.refused import RefusedLogin
 from kafka_sink.operate.status.collect import ClusterLook, examine
 from kafka_sink.operate.status.facts import ClusterFacts
-from kafka_sink.operate.status.figures import OwnFigures, status_text
+from kafka_sink.operate.status.figures import OwnFigures, age_text, status_text
 from kafka_sink.operate.status.findings import Finding, Limits
 from kafka_sink.telemetry.metrics.exporter import Handler, Server
 from kafka_sink.telemetry.metrics.prometheus_text import CONTENT_TYPE
@@ -56,8 +56,16 @@ class Watcher:
         self._look_count = 0
         self._problem = ""
         self._last: tuple[float, ClusterFacts, list[Finding]] | None = None
-        self.text = status_text(OwnFigures(False, 0, 0, {}, interval_s), None, [])
+        self._now_s = now_s
+        self._seen_s: float | None = None
+        self._text = status_text(OwnFigures(False, 0, 0, {}, interval_s), None, [])
         self.json = "{}"
+
+    @property
+    def text(self) -> str:
+        """The figures of the newest look, with their age now. It is told by the clock that goes on evenly: Prometheus
+        may be on a host with another time."""
+        return self._text + age_text(None if self._seen_s is None else self._now_s() - self._seen_s)
 
     def look(self) -> None:
         began_s = time.monotonic()
@@ -71,7 +79,7 @@ class Watcher:
         last_s, facts, found = self._last or (None, None, [])
         took_s = time.monotonic() - began_s
         own = OwnFigures(not problem, self._look_count, took_s, self._failures, self._interval_s, last_s)
-        self.text = status_text(own, facts, found)
+        self._text = status_text(own, facts, found)
         if facts is not None:
             self.json = json.dumps({**self._describe(facts, found), "problem": problem})
 
@@ -85,7 +93,7 @@ class Watcher:
                 with suppress(OSError):  # as for the lines to people: nobody may read it
                     traceback.print_exc()
             return str(error) or type(error).__name__, type(error).__name__
-        self._last = time.time(), facts, found
+        self._last, self._seen_s = (time.time(), facts, found), self._now_s()
         missing = [*facts.notes, *(each.problem for each in facts.ledgers if each.problem)]
         return "; ".join(missing), INCOMPLETE if missing else ""
 

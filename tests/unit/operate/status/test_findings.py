@@ -42,7 +42,7 @@ def record_of(
 
 
 def ledger_of(*records: LedgerRecord, judged: tuple[Standing, int | None] | None = None) -> LedgerFacts:
-    listed = [Listed(ledger_key(one.sink_id, one.key), 5, one) for one in records]
+    listed = [Listed(ledger_key(one.sink_id, one.key), 5 + at, one) for at, one in enumerate(records)]
     found = {each.ledger_key: OpenDecision(each.record, *judged) for each in listed if each.record and judged}
     return LedgerFacts(LEDGER, listed, found, lines={line_of_key(each.ledger_key, LEDGER) for each in listed})
 
@@ -187,6 +187,22 @@ def test_a_sink_is_retired_by_its_name_or_with_its_query() -> None:
     old = record_of(sink_id=sink_id, age_ms=99 * MIN)
     assert (silent(old, retired=("orders",)), silent(old, retired=(sink_id,))) == ([], [])
     assert silent(old, retired=("order",)) == [sink_id]
+
+
+def test_which_checkpoint_is_the_newer_one_is_not_left_to_the_clocks_of_drivers() -> None:
+    """The driver of the old one was a month ahead."""
+    one, other = f"orders-{'1' * 16}", f"orders-{'2' * 16}"
+    ahead = record_of(sink_id=one, age_ms=-30 * 24 * 60 * MIN)
+    assert silent(ahead, record_of(sink_id=other, age_ms=99 * MIN)) == [other]
+
+
+def test_a_record_of_the_future_is_as_old_as_it_is_known() -> None:
+    record = record_of(age_ms=-400 * 24 * 60 * MIN)
+    ledger = replace(ledger_of(record), since_ms={ledger_key(record.sink_id, record.key): NOW - 11 * MIN})
+    limits = Limits(MIN, silent_ms=10 * MIN)
+    assert [each.trouble for each in judge(facts_of(ledger), limits, BROKERS)] == [Trouble.SILENT]
+    young = replace(ledger, since_ms={ledger_key(record.sink_id, record.key): NOW - 9 * MIN})
+    assert judge(facts_of(young), limits, BROKERS) == []
 
 
 def test_a_lost_batch_is_not_told_as_silence_too() -> None:
