@@ -11,6 +11,7 @@ import difflib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from kafka_sink.commit.admin.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.commit.admin.client import Client, topic_query
@@ -74,8 +75,6 @@ class SinkClient(ClusterSession):
         request_ms = min(options.request_timeout_ms, given.timeout * 1000 // 2)
         super().__init__(given, replace(options, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
-        # How far the brokers' clock is ahead of this one, if they tell. None: they were not asked yet.
-        self._told: tuple[int | None] | None = None
 
     @property
     def named_sink(self) -> str:
@@ -96,11 +95,14 @@ class SinkClient(ClusterSession):
         """By the brokers' clocks, if they tell the time."""
         return self.brokers_time().at_ms
 
+    @cached_property
+    def _told_ms(self) -> int | None:
+        """How far the brokers' clock is ahead of this one, if they tell."""
+        return controller_difference(self.client, min(self._patience_ms, DESCRIBE_LIMIT_MS))
+
     def brokers_time(self, found: Iterable[TransactionDescription] = ()) -> BrokersTime:
         """`found`: open transactions."""
-        if self._told is None:
-            self._told = (controller_difference(self.client, min(self._patience_ms, DESCRIBE_LIMIT_MS)),)
-        return brokers_time(self._told[0], [one.start_ms for one in found], int(time.time() * 1000))
+        return brokers_time(self._told_ms, [one.start_ms for one in found], int(time.time() * 1000))
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
