@@ -6,11 +6,11 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 
+from kafka_sink.commit.admin.broker_clock import CLOCK_WARN_MS, controller_difference
 from kafka_sink.commit.admin.client import ABOUT_US, Client
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.io.side_by_side import call_side_by_side
 from kafka_sink.kafka.wire.apis import API_VERSIONS
-from kafka_sink.operate.broker_clock import CLOCK_WARN_MS, controller_difference
 from kafka_sink.operate.checks.finding import FAIL, WARN, ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 

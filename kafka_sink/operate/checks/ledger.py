@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kafka_sink.commit.admin.broker_clock import brokers_time_ms
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.ledger_topic import (
     CHECKED,
@@ -22,7 +23,6 @@ from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing, describe_open, judge_open
 from kafka_sink.errors import ConfigError
 from kafka_sink.kafka.client.cluster import NO_LEADER
-from kafka_sink.operate.broker_clock import brokers_time_ms
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for

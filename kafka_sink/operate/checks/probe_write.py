@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kafka_sink.commit.admin.broker_clock import difference_of
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES
 from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.operate.broker_clock import difference_of
 from kafka_sink.operate.checks.brokers import clock_finding, login_advice
 from kafka_sink.operate.checks.cluster import LOG_IN_SYNC, LOG_REPLICAS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafka_sink.commit.admin.broker_clock import brokers_time_ms
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.configs import MAX_TIMEOUT, number_of
@@ -13,7 +14,6 @@ from kafka_sink.commit.listing import TransactionListing, list_body
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
-from kafka_sink.operate.broker_clock import brokers_time_ms
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import restart_with

@@ -11,7 +11,9 @@ import difflib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
+from kafka_sink.commit.admin.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.commit.admin.client import Client, topic_query
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.topics import topic_state
@@ -32,7 +34,6 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA, ONGOING
-from kafka_sink.operate.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.status.collect import DESCRIBE_LIMIT_MS
 from kafka_sink.options import ProducerOptions
@@ -40,8 +41,6 @@ from kafka_sink.options.sink_table import SINK_ID
 from kafka_sink.options.values import TOPIC_NAME
 
 LOOK_AGAIN_S = 0.05
-# This clock may be set while a command watches.
-CLOCK_KEPT_MS = 60_000
 
 
 class ClusterSession:
@@ -76,8 +75,6 @@ class SinkClient(ClusterSession):
         request_ms = min(options.request_timeout_ms, given.timeout * 1000 // 2)
         super().__init__(given, replace(options, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
-        # How far the brokers' clock is ahead of this one, if they tell, and when they were asked.
-        self._clock: tuple[int, int | None] | None = None
 
     @property
     def named_sink(self) -> str:
@@ -98,12 +95,14 @@ class SinkClient(ClusterSession):
         """By the brokers' clocks, if they tell the time."""
         return self.brokers_time().at_ms
 
+    @cached_property
+    def _told_ms(self) -> int | None:
+        """How far the brokers' clock is ahead of this one, if they tell."""
+        return controller_difference(self.client, min(self._patience_ms, DESCRIBE_LIMIT_MS))
+
     def brokers_time(self, found: Iterable[TransactionDescription] = ()) -> BrokersTime:
         """`found`: open transactions."""
-        now_ms = self.client.now_ms()
-        if self._clock is None or now_ms - self._clock[0] > CLOCK_KEPT_MS:
-            self._clock = now_ms, controller_difference(self.client, min(self._patience_ms, DESCRIBE_LIMIT_MS))
-        return brokers_time(self._clock[1], [one.start_ms for one in found], int(time.time() * 1000))
+        return brokers_time(self._told_ms, [one.start_ms for one in found], int(time.time() * 1000))
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from kafka_sink.commit.admin.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.configs import MAX_TIMEOUT, ConfigResource, configs_body, number_of, read_configs
@@ -40,7 +41,6 @@ from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS, RESOURCE_TOPIC
 from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION
-from kafka_sink.operate.broker_clock import BrokersTime, brokers_time, controller_difference
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer, Partition
 from kafka_sink.operate.status.findings import Finding, Limits, judge, span
 from kafka_sink.operate.status.hanging import ask_leaders, is_aborted, is_alive

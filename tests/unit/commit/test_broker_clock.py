@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.operate.broker_clock import BrokersTime, brokers_time, difference_of
+from kafka_sink.commit.admin.broker_clock import BrokersTime, brokers_time, difference_of
 
 NOW, MIN = 10_000_000_000, 60_000
 
