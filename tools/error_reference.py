@@ -28,7 +28,7 @@ CHAPTERS = {
         "Committing",
         "[Step by step](operations.md#the-query-stopped), [why](exactly-once.md#when-a-commit-fails).",
     ),
-    "PKS-70": ("Schemas and their registry", "[Schemas](schemas.md)."),
+    "PKS-70": ("Schemas and their registry", "How to write Avro, Protobuf, JSON Schema: [schemas](schemas.md)."),
     "PKS-80": ("The command line", "[Operations](operations.md)."),
 }
 

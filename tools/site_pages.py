@@ -3,6 +3,7 @@
 - README.md is the first page; DESIGN.md, CHANGELOG.md and similar files are pages, too.
 - A link that leaves docs/ leads to a copy of its file, so that the tests which prove a page can be read offline. Only
   files that a page links to are copied; a link to a missing file is a warning, like any other.
+- A notebook is a page, too: its texts and its code, for those who have no Jupyter at hand.
 - The navigation supports patterns, so that a new page needs no entry.
 - The search shows pages for users before those for builders.
 """
@@ -10,6 +11,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -27,10 +29,14 @@ PAGES = {
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 SOURCES = "source"
+NOTEBOOK = ".ipynb"
 # The part of the navigation for those who build the sink, and what a word there counts for the search.
 BUILDERS, BUILDERS_BOOST = "Build it", 0.2
 # A link or a picture.
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+# In a table a long name breaks behind one of these signs only, so that it can be read on a phone.
+CODE, BREAK_AFTER = re.compile(r"<code>.*?</code>", re.DOTALL), re.compile(r"(?<=\w)([._=/,]+)(?=[\w&])")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 
 
@@ -40,6 +46,8 @@ def address(target: str) -> str:
         return PAGES[target]
     if target.startswith(f"{DOCS}/"):
         return target.removeprefix(f"{DOCS}/")
+    if target.endswith(NOTEBOOK):
+        return target.removesuffix(NOTEBOOK) + ".md"
     return f"{SOURCES}/{target}.txt"
 
 
@@ -61,6 +69,27 @@ def relink(text: str, path: str) -> str:
 
     parts = FENCE.split(text)
     return "".join(part if number % 2 else LINK.sub(replace_link, part) for number, part in enumerate(parts))
+
+
+def notebook_page(text: str, path: str) -> str:
+    """The cells of a notebook, in their order, and where it is as a file."""
+    cells = [("".join(cell["source"]), cell["cell_type"]) for cell in json.loads(text)["cells"]]
+    (title, *_), *rest = cells
+    whole = f"The notebook itself: `{path}` in a clone."
+    return "\n\n".join([title, whole, *(f"```python\n{each}\n```" if kind == "code" else each for each, kind in rest)])
+
+
+def breakable(html: str) -> str:
+    """The same page, in whose tables names may break behind a dot, an underscore and the like."""
+
+    def in_code(code: re.Match[str]) -> str:
+        return BREAK_AFTER.sub(r"\1<wbr>", code[0])
+
+    return TABLE.sub(lambda table: CODE.sub(in_code, table[0]), html)
+
+
+def notebooks() -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob(f"*{NOTEBOOK}"))
 
 
 def expand(patterns: list[str], pages: list[str], taken: set[str]) -> list[str]:
@@ -112,6 +141,7 @@ def _listing(target: str) -> str:
 def on_config(config: Any) -> Any:
     pages = sorted(path.relative_to(ROOT / DOCS).as_posix() for path in (ROOT / DOCS).rglob("*.md"))
     pages += [page for path, page in PAGES.items() if (ROOT / path).is_file()]
+    pages += [address(path) for path in notebooks()]
     config.nav = navigation(config.nav, pages)
     return config
 
@@ -122,6 +152,9 @@ def on_files(files: Any, config: Any) -> Any:
     paths = [path for path in PAGES if (ROOT / path).is_file()]
     for path in paths:
         files.append(File.generated(config, PAGES[path], content=(ROOT / path).read_text(encoding="utf-8")))
+    for path in notebooks():
+        text = notebook_page((ROOT / path).read_text(encoding="utf-8"), path)
+        files.append(File.generated(config, address(path), content=text))
     paths += [path.relative_to(ROOT).as_posix() for path in (ROOT / DOCS).rglob("*.md")]
     targets = {target for path in paths for target in linked_paths((ROOT / path).read_text(encoding="utf-8"), path)}
     for target in sorted(targets):
@@ -135,5 +168,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     builders: list[str] = next((pages for title, pages in menus if title == BUILDERS), [])
     if page.file.src_uri in builders:
         page.meta["search"] = {"boost": BUILDERS_BOOST}
-    own = {site: path for path, site in PAGES.items()}
+    own = {site: path for path, site in PAGES.items()} | {address(path): path for path in notebooks()}
     return relink(markdown, own.get(page.file.src_uri, f"{DOCS}/{page.file.src_uri}"))
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    # Here the search has its words already.
+    return breakable(output)

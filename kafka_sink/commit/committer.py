@@ -29,24 +29,16 @@ from kafka_sink.commit.ledger import (
     TransactionOutcome,
     batch_at_hand,
     intent_of,
-    line_of,
 )
 from kafka_sink.commit.ledger_codec import Unrecordable
 from kafka_sink.commit.ledger_read import LedgerRead
-from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState, manifest_place
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.next_step import NextStep, first_step, is_over, may_have_been_decided, next_step
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
-from kafka_sink.commit.session import (
-    CommitResult,
-    Conclusion,
-    DeliverySettings,
-    DriverOperation,
-    DriverSession,
-    Job,
-)
+from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import Sweep, decided_transactions, open_transactions, sweep_rule
 from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
 from kafka_sink.commit.visible import Visible
@@ -66,7 +58,7 @@ class Committer:
         self._session = session
         self._job = job
         self._key = job.key or UNNAMED_BATCH
-        assert job.key is None or session.line == line_of(session.sink_id, job.key), "a session is of one line"
+        assert job.key is None or session.line == settings.line_of(session.sink_id, job.key), "a session is of one line"
         session.limit_timeout(settings.margin_ms)
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
@@ -148,7 +140,8 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._result = replace(ended, notes=tuple(self._notes), others=self._others, ledger=self._ledger)
+        ended = replace(ended, notes=tuple(self._notes), others=self._others, help_until_ms=self._help_until_ms)
+        self._result = replace(ended, ledger=self._ledger)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
@@ -301,7 +294,10 @@ class Committer:
         record, outcomes = self._record, step.outcomes
         if self._is_of_others(record):
             is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-            self._leave_to_others(now_ms, record, "" if is_done else step.reason)
+            if step.is_forbidden:
+                # Of another team, which has its own operators and starts.
+                self._others = tuple(other for other in self._others if other != record)
+            self._leave_to_others(now_ms, record, "" if is_done or step.is_forbidden else step.reason)
             return
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
@@ -345,7 +341,7 @@ class Committer:
         if step.record.outcomes:
             self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes, step.trouble))
         elif step.state is not WriteState.WRITTEN:
-            self._fail(messages.not_recorded_error(self._settings.commands, step.record, step.reason))
+            self._fail(messages.not_closed_error(self._settings.commands, self._batch, step.record, step.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
             self._fence(now_ms)
@@ -380,9 +376,8 @@ class Committer:
 
     def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        topic = None if self._job.manifest is None else self._job.manifest.topic
         self._current = Preflight(
-            self._settings, self._session, self._receipts, self._job.age_max_ms, topic,
+            self._settings, self._session, self._receipts, self._job.age_max_ms, manifest_place(self._batch),
             waited_ms=now_ms - self._started_ms, append_intent=self._append_intent,
         ).begin(now_ms)  # fmt: skip
         previous = self._previous()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import AuthorizationError
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Ask, Coordinators, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, Api
+from kafka_sink.kafka.wire.codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 DESCRIBE = "describe transactions"
 
@@ -37,11 +39,19 @@ def described_partitions(state: Mapping[str, Any]) -> tuple[tuple[str, int], ...
 
 
 class DescribeTransactions(CommitStep):
-    """The state of many transactions. An id that no coordinator knows is not in `found`."""
+    """The state of many transactions. An id that no coordinator knows is not in `found`.
 
-    def __init__(self, settings: DeliverySettings, transactional_ids: Sequence[str]) -> None:
+    `passes_over_refused`: an id that this login may not describe is in `refused`, and says nothing about the others.
+    Otherwise one of them fails the whole question, since an id that is missing would be taken for one that is not
+    open."""
+
+    def __init__(
+        self, settings: DeliverySettings, transactional_ids: Sequence[str], *, passes_over_refused: bool = False
+    ) -> None:
         super().__init__(settings)
         self.found: dict[str, TransactionDescription] = {}
+        self.refused: set[str] = set()
+        self._passes_over_refused = passes_over_refused
         self.is_supported = True
         self._missing = dict.fromkeys(transactional_ids)
 
@@ -66,14 +76,30 @@ class DescribeTransactions(CommitStep):
     def on_bodies(self, now_ms: int, reply: Reply) -> None:
         """Asks again for transactions whose coordinator has not answered."""
         super().on_bodies(now_ms, reply)
-        if self.failure is not None:
-            return
+        if self.failure is None:
+            self._ask_for_rest(now_ms, reply.ask)
+
+    def _ask_for_rest(self, now_ms: int, ask: Ask, *, find_again: bool = True) -> None:
         if not self._missing:
-            self.asks.drop(reply.ask)
+            self.asks.drop(ask)
             return
         target, _, body = self._question()
-        self.asks.narrow(reply.ask, target, body)
-        self.asks.repeat(now_ms, reply.ask, find_again=True)
+        self.asks.narrow(ask, target, body)
+        self.asks.repeat(now_ms, ask, find_again=find_again)
+
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
+        """Who looks for the coordinator of an id needs the permission to describe it."""
+        refused = reply.ask.failed_ids & self._missing.keys() if isinstance(reply.error, AuthorizationError) else set()
+        if self._passes_over_refused and refused and self.asks.accept(reply):
+            self._pass_over(refused)
+            self._ask_for_rest(now_ms, reply.ask, find_again=False)
+        else:
+            super().on_reply(now_ms, reply)
+
+    def _pass_over(self, refused: Collection[str]) -> None:
+        self.refused.update(refused)
+        for transactional_id in refused:
+            del self._missing[transactional_id]
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         for state in body["transaction_states"]:
@@ -94,6 +120,8 @@ class DescribeTransactions(CommitStep):
                 )
             elif found is DriverOutcome.NEVER:
                 del self._missing[transactional_id]
+            elif error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED and self._passes_over_refused:
+                self._pass_over([transactional_id])
             elif found is DriverOutcome.REFUSED:
                 self.fail(f"{transactional_id}: {describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)}")
                 return

@@ -46,7 +46,7 @@ def operate_each_line(
     that is. A run is aborted after it was stopped, its line was fenced, and all lines of the sink were finished: what
     it has decided by then is committed, and it decides nothing any more."""
     decisions = (yield from _ask_for(settings, LedgerListing(settings, sink_id), "the ledger")).listed or []
-    lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
+    lines = {line_of_key(each.ledger_key, settings.ledger_topic) for each in decisions if each.is_open}
     runs: set[tuple[str, str]] = set()
     if operation is DriverOperation.SWEEP:
         listing = TransactionListing(settings, sink_id)

@@ -40,11 +40,13 @@ from kafka_sink.commit.log_scan import (
 from kafka_sink.commit.messages import NAMED_MAX
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import AuthorizationError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS
+from kafka_sink.kafka.wire.codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 WITHOUT_LEADER = (
     "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
@@ -100,8 +102,9 @@ class DecidedTransaction:
     # Where it has written; None: not known yet. The ledger names one partition.
     partitions: Partitions | None = None
     outcome: TransactionOutcome | None = None
-    # Why it was given up without an outcome.
+    # Why it was given up without an outcome, and whether that is because its id is not this login's.
     obstacle: str = ""
+    is_forbidden: bool = False
     # Why its EndTxn waits: the partition without a leader.
     leaderless: str = ""
     # How far the log was searched for its marker, and since when the log has ended below the witness.
@@ -179,6 +182,11 @@ class CommitTransactions(CommitStep):
         return next((one.obstacle for one in self._decided if one.obstacle), "")
 
     @property
+    def is_forbidden(self) -> bool:
+        """Whether an id is not this login's to end."""
+        return any(one.is_forbidden for one in self._decided)
+
+    @property
     def reason(self) -> str:
         return self.obstacle or super().reason
 
@@ -229,7 +237,12 @@ class CommitTransactions(CommitStep):
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
         if self.asks.is_out(reply.ask):
-            self._decided[reply.ask.number].leaderless = ""
+            one = self._decided[reply.ask.number]
+            one.leaderless = ""
+            # Of an id that may not be described nobody finds the coordinator.
+            one.is_forbidden |= reply.ask.target == Coordinator(one.transaction.transactional_id) and isinstance(
+                reply.error, AuthorizationError
+            )
         super().on_reply(now_ms, reply)
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
@@ -249,7 +262,7 @@ class CommitTransactions(CommitStep):
 
     def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
         """The decision stands; only further requests are pointless for now."""
-        if ask.purpose == PARTITIONS:
+        if ask.purpose == PARTITIONS and not self._decided[ask.number].is_forbidden:
             self._go_on_to_end(now_ms, ask)
             return
         self._decided[ask.number].obstacle = reason
@@ -279,6 +292,8 @@ class CommitTransactions(CommitStep):
             self._begin_search(now_ms, self._decided[ask.number])
         elif not self.refuse_or_repeat(now_ms, ask, error_code):
             self._settle(ask, TransactionOutcome.COMMITTED)
+        elif error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            self._decided[ask.number].is_forbidden = True
 
     # ---- the log, if the coordinator has forgotten ----
 

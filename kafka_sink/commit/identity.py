@@ -51,9 +51,12 @@ class Line(NamedTuple):
 
     A stream is one line, and so is a batch write without a label, since its sink id is its own. Each label
     of a sink is a line of its own: none knows of the others, so any number of them can be written at once. `code` is a
-    hash of the label, empty without one. It is also the first half of the runs of that label, so whoever sees an open
-    transaction knows which driver could still decide about it. Two labels with one code would share a line: slower, but
-    not wrong.
+    hash of the label and its ledger, empty without a label. It is also the first half of the runs of that label, so
+    whoever sees an open transaction knows which driver could still decide about it. Two labels with one code would
+    share a line: slower, but not wrong.
+
+    The ledger is part of it, since one export may run twice in a cluster, for testing and in earnest, each with a
+    ledger of its own. Neither sees what the other has decided, and would take it for left open.
     """
 
     sink_id: str
@@ -131,16 +134,16 @@ def run_of_query(run_id: str) -> str:
     return f"{mmh3.hash128(run_id.encode()) >> 64 & _LOWER_63_BITS:016x}"
 
 
-def run_of_label(label: str, unique: str) -> str:
+def run_of_label(label: str, unique: str, ledger_topic: str) -> str:
     """The run of a labelled batch write: it begins with the code of the label."""
-    return f"{code_of_label(label)}{_short_hash(unique):08x}"
+    return f"{code_of_label(label, ledger_topic)}{_short_hash(unique):08x}"
 
 
-def code_of_label(label: str) -> str:
+def code_of_label(label: str, ledger_topic: str) -> str:
     """A hash whose first digit is 8 or more. So the runs of labels can be told from all others, and those of one label
     from those of another: transactions left open by a crashed run of the same export are aborted, and those of a
     concurrent one are not."""
-    return f"{_short_hash(label) | _HIGHEST_OF_32_BITS:08x}"
+    return f"{_short_hash(f'{ledger_topic}/{label}') | _HIGHEST_OF_32_BITS:08x}"
 
 
 def code_of_run(run: str) -> str:

@@ -18,7 +18,7 @@ clock: a transaction of another run that began earlier belongs to a run that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -150,11 +150,17 @@ class LedgerRecord:
 
 class OtherName(NamedTuple):
     """A name under which the ledger has decisions of this stream as well. `latest`: the latest batch; None: not all of
-    its records can be read. `is_newer`: than the newest record under the own name."""
+    its records can be read. `is_newer`: than the newest record under the own name. `topics`: of the latest batch."""
 
     name: str
     latest: BatchKey | None
     is_newer: bool
+    topics: frozenset[str] = frozenset()
+
+    def is_elsewhere(self, topics: Collection[str]) -> bool:
+        """Whether its rows and these go to topics that have nothing in common: then the name is hardly the one that
+        this query had before, and more likely that of a copy of its checkpoint."""
+        return bool(self.topics and topics) and self.topics.isdisjoint(topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +239,25 @@ def encode_key(key: str) -> bytes:
     return key.encode(errors="surrogateescape")
 
 
-def line_of(sink_id: str, key: BatchKey) -> Line:
+def line_of(sink_id: str, key: BatchKey, ledger_topic: str) -> Line:
     """The line that decides about a batch."""
-    return line_of_key(ledger_key(sink_id, key))
+    return line_of_key(ledger_key(sink_id, key), ledger_topic)
 
 
-def line_of_key(ledger_key: str) -> Line:
+def line_of_key(ledger_key: str, ledger_topic: str) -> Line:
     sink_id, _, label = ledger_key.partition("/")
-    return Line(sink_id, code_of_label(label) if label else "")
+    return Line(sink_id, code_of_label(label, ledger_topic) if label else "")
 
 
 def claim_key(line: Line) -> str:
     """No sink id is empty, so no ledger key of any sink begins with a slash."""
     return f"/driver/{line.sink_id}/{line.code}" if line.code else f"/driver/{line.sink_id}"
+
+
+def line_of_claim(key: str, code: str | None) -> Line:
+    """`code`: the one in the claim, as the driver of a labelled write may claim under the key of its sink as well."""
+    sink_id, _, code_of_key = key.removeprefix(claim_key(Line(""))).partition("/")
+    return Line(sink_id, code_of_key or code or "")
 
 
 def stop_key(sink_id: str, run: str) -> str:

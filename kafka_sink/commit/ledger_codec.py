@@ -89,6 +89,7 @@ _ADVICE = {
     "last_offset": "A broker acknowledged rows without saying where they are; the next run of the batch asks again",
     "attempt": "Start the query again: its task attempts are counted anew",
     "receipts": "Write with fewer tasks, for example after coalesce()",
+    "manifest": "Write to fewer partitions in one batch, or leave the option manifest.topic out",
     "size": "Write with fewer tasks, for example after coalesce(), or to fewer topics in one batch",
 }
 
@@ -388,8 +389,11 @@ def _ranges(packed: Any) -> tuple[WrittenPartition, ...]:
     if not isinstance(packed, dict):
         raise UnreadableRecord("a ledger record whose dead letters are no object")
     topics = _texts(packed.get("topics"), "topics", TOPICS_MAX)
-    indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
-    columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _RANGE_COLUMNS]
+    indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False, field="manifest")
+    columns = [
+        _numbers(packed, name, bound, has_differences=differs, field="manifest")
+        for name, bound, differs in _RANGE_COLUMNS
+    ]
     if any(len(column) != len(indexes) for column in columns):
         raise UnreadableRecord("a ledger record whose manifest has columns of different lengths")
     return tuple(
@@ -398,10 +402,13 @@ def _ranges(packed: Any) -> tuple[WrittenPartition, ...]:
     )
 
 
-def _numbers(content: dict[str, Any], name: str, bound: int, *, has_differences: bool) -> list[int]:
+def _numbers(
+    content: dict[str, Any], name: str, bound: int, *, has_differences: bool, field: str = "receipts"
+) -> list[int]:
+    """`field`: what a list that is too long is about."""
     found = content.get(name)
     if not isinstance(found, list) or len(found) > ENTRIES_MAX:
-        raise UnreadableRecord(f"a ledger record whose column {name!r} is no list of at most {ENTRIES_MAX}", "receipts")
+        raise UnreadableRecord(f"a ledger record whose column {name!r} is no list of at most {ENTRIES_MAX}", field)
     lowest = -INT64_MAX if has_differences else 0
     numbers = [_number(number, name, lowest, INT64_MAX) for number in found]
     if has_differences:

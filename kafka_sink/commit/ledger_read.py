@@ -334,7 +334,7 @@ class LedgerRead(CommitStep):
             return True
         if self._is_planning and is_nameless(ledger_key):
             return False
-        sink_id, code = line_of_key(ledger_key)
+        sink_id, code = line_of_key(ledger_key, self.settings.ledger_topic)
         return self._code == code and (not code or sink_id == self._sink_id)
 
     def _is_elsewhere(self, ledger_key: str) -> bool:
@@ -406,13 +406,15 @@ class LedgerRead(CommitStep):
             records = [found.pop(key)] if key in found else []
             records += [Found(*open_one) for listed in (unmarked, self._unbelieved) for open_one in listed.pop(key, ())]
             offset, latest = max(one.offset for one in records), self._latest_of(key, records)
-            other = OtherName(key.removesuffix(self._query_suffix), latest, offset > own_offset)
-            names.append((_number(latest), offset, other))
+            name, batch = key.removesuffix(self._query_suffix), None if latest is None else latest.key
+            other = OtherName(name, batch, offset > own_offset, frozenset(latest.topics if latest else ()))
+            names.append((_number(batch), offset, other))
         return tuple(other for *_, other in sorted(names, key=lambda name: name[:2], reverse=True))
 
-    def _latest_of(self, key: str, records: Sequence[Found]) -> BatchKey | None:
+    def _latest_of(self, key: str, records: Sequence[Found]) -> LedgerRecord | None:
         with suppress(RemoteProtocolError):
-            return max((decode_found(key, one, self.settings.cluster_id).key for one in records), key=_number)
+            decoded = [decode_found(key, one, self.settings.cluster_id) for one in records]
+            return max(decoded, key=lambda record: _number(record.key))
         return None
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
@@ -469,7 +471,7 @@ class LedgerRead(CommitStep):
         for key in sorted(found):
             sink_id, _, label = key.partition("/")
             division = division_of(label) if sink_id == self._sink_id else None
-            if division is not None and code_of_label(division.batch_id) == self._code:
+            if division is not None and self._code == code_of_label(division.batch_id, self.settings.ledger_topic):
                 yield label
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.end_txn import CommitTransactions, end_ask
@@ -49,6 +49,28 @@ NO_MANIFEST = (
     "{batch} of sink {sink!r} is closed without its manifest, because brokers have said for {gone_s} s that there is "
     "no topic {topic}: {trouble}"
 )
+
+
+# With no more partitions a manifest takes a few kilobytes, which every topic accepts.
+SMALL_MANIFEST_PARTITIONS = 100
+
+
+class ManifestPlace(NamedTuple):
+    """`size`: what it takes at most in the topic, whoever closes the decision; 0: it is small."""
+
+    topic: str
+    size: int
+
+
+def manifest_place(batch: LedgerRecord) -> ManifestPlace | None:
+    manifest = batch.manifest
+    if manifest is None:
+        return None
+    if len(manifest.written) + len(manifest.dead_letters) <= SMALL_MANIFEST_PARTITIONS:
+        return ManifestPlace(manifest.topic, 0)
+    record = batch.as_closed(Kind.DONE, batch.wall_ms, is_accepted=True).manifest_record
+    assert record is not None
+    return ManifestPlace(manifest.topic, _one_record(*record).size)
 
 
 class WriteState(Enum):
@@ -265,9 +287,10 @@ class LedgerWrite(CommitStep):
         renewed = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         if renewed.producer_id != self._identity.producer_id:
             # The unused transactional id has expired: the coordinator then assigns a new producer id to any request,
-            # whatever its epoch. Another driver may have been active in between, so this process's view of the ledger
-            # is not reliable.
-            self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
+            # whatever its epoch. Or its 32,767 epochs are used up. In the first case another driver may have been
+            # active in between, so this process's view of the ledger is not reliable.
+            name = self._session.transactional_id
+            self._refuse(f"{name} has expired, or its epochs are used up, and is another producer now", is_fenced=True)
             return
         self._identity = renewed
         self._ask_to_begin(now_ms)
@@ -391,10 +414,11 @@ class LedgerWrite(CommitStep):
         text = f"{target}: {describe_answer(ask.api.name, error_code)}"
         if error_code != MESSAGE_TOO_LARGE:
             return text
-        return (
-            f"{text}. The record has {batch.size} bytes, one part for each {part}: raise "
-            f"max.message.bytes of topic {topic}, or write with fewer {part}s"
-        )
+        text = f"{text}. The record has {batch.size} bytes, one part for each {part}: raise max.message.bytes of topic "
+        if self.record.kind is Kind.INTENT:
+            return f"{text}{topic}, or write with fewer tasks"
+        # What it says is decided: no repetition makes it smaller.
+        return f"{text}{topic} to that first, since nothing else helps"
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
         self.state = WriteState.NOT_WRITTEN

@@ -7,13 +7,14 @@ it is shown. A record whose marker is not there yet counts as not written, as ev
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep, StepChain
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
-from kafka_sink.commit.identity import belongs_to, parse_task_identity
-from kafka_sink.commit.ledger import Kind, LedgerRecord
-from kafka_sink.commit.ledger_codec import origin_of
+from kafka_sink.commit.identity import Line, belongs_to, parse_task_identity
+from kafka_sink.commit.ledger import Kind, LedgerRecord, decode_key, line_of_claim, line_of_key
+from kafka_sink.commit.ledger_codec import decode_claim, origin_of
 from kafka_sink.commit.ledger_read import Found, LedgerRead, Newest, Unmarked, decode_found
 from kafka_sink.commit.log_scan import (
     LATEST,
@@ -84,6 +85,8 @@ class LedgerListing(LedgerRead):
     def __init__(self, settings: DeliverySettings, sink_id: str | None, *, claim_offset: int | None = None) -> None:
         super().__init__(settings, sink_id or "", claim_offset=claim_offset, is_of_name=True)
         self.listed: list[Listed] | None = None
+        # Those of which the ledger has a record, or a claim.
+        self.lines: set[Line] = set()
         self._is_of_all = sink_id is None
         self._held_bytes = 0
 
@@ -92,6 +95,15 @@ class LedgerListing(LedgerRead):
             # No sink id is empty: a key that begins with a slash is not a decision's.
             return bool(ledger_key) and not ledger_key.startswith("/")
         return super()._is_own(ledger_key)
+
+    def _take_claim(self, offset: int, key: bytes, value: bytes) -> None:
+        super()._take_claim(offset, key, value)
+        with suppress(RemoteProtocolError):
+            self.lines.add(line_of_claim(decode_key(key), decode_claim(value).code))
+
+    def _keep(self, ledger_key: str, found: Found) -> None:
+        super()._keep(ledger_key, found)
+        self.lines.add(line_of_key(ledger_key, self.settings.ledger_topic))
 
     def _skim(self, raw: RawBatch, is_wanted: Callable[[bytes | None], bool]) -> Iterator[Skimmed]:
         for each in super()._skim(raw, is_wanted):

@@ -12,7 +12,8 @@ from typing import Any
 
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.division import Division
-from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
+from kafka_sink.commit.ledger import LedgerRecord, OtherName, TransactionOutcome
+from kafka_sink.commit.receipt import UNNAMED_BATCH
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.errors.table import commits
@@ -181,21 +182,36 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
 
 
 def other_name_error(
-    batch: LedgerRecord, names: Sequence[str], newest: LedgerRecord | None, ledger_topic: str
+    batch: LedgerRecord, others: Sequence[OtherName], newest: LedgerRecord | None, ledger_topic: str
 ) -> CommitAborted:
-    """`names`: those that may have delivered the batch, the latest first. `newest`: under the own name."""
+    """`others`: those that may have delivered the batch, the latest first. `newest`: under the own name."""
     if newest is None:
         known = "not under this one: its checkpoint was moved, or sink.id was changed"
         how_long = "for one start"
     else:
         known = f"under this one only up to {newest.key}: sink.id, or the checkpoint, is one of earlier again"
         how_long = "until the query is past what that id has delivered"
+    accept = "set ledger.accept.new.sink=true"
+    names, former = [each.name for each in others], [each for each in others if not each.is_elsewhere(batch.topics)]
+    if former:
+        advice = (
+            "Rows that were delivered under that id would be delivered again. "
+            f"Set sink.id={former[0].name} and start the query again. If the rows are wanted once more, or the query "
+            f"has another topic now, {accept} {how_long}; what that id has decided and not finished stays as it is"
+        )
+    else:
+        # The driver of a copy would be fenced under its name, and its batches counted as this query's.
+        advice = (
+            f"That id writes to {some(sorted(others[0].topics), 'more')}, and this one to "
+            f"{some(sorted(batch.topics), 'more')}: is it a copy of this checkpoint? Stop it, or give it a new "
+            f"checkpoint, and {accept} here {how_long}. The same if this query has another topic now. Only if the "
+            "query itself had that id, and its batches go to various topics, would that option deliver rows again: "
+            f"then set sink.id={names[0]} and start the query again"
+        )
     return aborted_error(
         batch,
         f"the ledger topic {ledger_topic!r} knows this query under another sink id ({some(names, 'more')}), and "
-        f"{known}. Rows that were delivered under that id would be delivered again. Set sink.id={names[0]} and start "
-        "the query again. If the rows are wanted once more, or the query has another topic now, set "
-        f"ledger.accept.new.sink=true {how_long}; what that id has decided and not finished stays as it is",
+        f"{known}. {advice}",
         commits.OTHER_NAME,
     )
 
@@ -269,6 +285,18 @@ def other_pending_error(
         f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
         f"run again. Restart the query, or run `{commands.recover(record.sink_id)}`, before the transactions of the "
         f"earlier batch time out: it is finished first. {_LATER}{commands.hint}"
+    )
+    return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
+
+
+def not_closed_error(commands: CommandTexts, batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
+    """`record`: of a decision that was found, perhaps of an earlier batch than the one at hand, if any is."""
+    if batch.key in (UNNAMED_BATCH, record.key):
+        return not_recorded_error(commands, record, reason)
+    text = (
+        f"{_of_record(record)} was decided earlier and is not finished: all of it is visible, and its record could not "
+        f"be written: {reason}. Until it is, {_batch(batch)} cannot be committed; nothing of it is visible and it may "
+        f"run again. {_who_closes(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
 

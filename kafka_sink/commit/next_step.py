@@ -178,9 +178,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
     begun = [each for each in map(division_of, ledger.chunks) if each and each.batch_id == batch.key.batch_id]
     if begun:
         return _fail(messages.divided_error(batch, begun[0], begun.count(begun[0])))
-    names_ahead = [other.name for other in ledger.elsewhere if _is_ahead(other, newest)]
-    if names_ahead and not settings.accept_unknown_sink:
-        return _fail(messages.other_name_error(batch, names_ahead, newest, settings.ledger_topic))
+    ahead = [other for other in ledger.elsewhere if _is_ahead(other, newest)]
+    if ahead and not settings.accept_unknown_sink:
+        return _fail(messages.other_name_error(batch, ahead, newest, settings.ledger_topic))
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
         return _fail(messages.unknown_sink_error(settings.commands, batch))

@@ -21,6 +21,7 @@ from kafka_sink.kafka.wire.apis import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
 
 COMMITTED_STATES = (PREPARE_COMMIT, COMPLETE_COMMIT)
 FOLLOWING_STATES = (ONGOING, *COMMITTED_STATES)
+HIDDEN_TEXT = "how it stands is not yours to see: this login may not describe its transactional ids"
 
 
 class Standing(Enum):
@@ -30,6 +31,8 @@ class Standing(Enum):
     OVERDUE = "overdue"
     # The brokers do not tell.
     UNKNOWN = "unknown"
+    # They do not tell this login, which may not describe all of its transactions: it is somebody else's.
+    HIDDEN = "hidden"
 
 
 @frozen
@@ -44,14 +47,19 @@ class OpenDecision:
 def describe_open(settings: DeliverySettings, records: Sequence[LedgerRecord]) -> DescribeTransactions:
     """The question about these decisions; `judge_open` understands what it has found."""
     ids = [one.transactional_id for record in records for one in record.transactions]
-    return DescribeTransactions(settings, ids)
+    return DescribeTransactions(settings, ids, passes_over_refused=True)
 
 
 def judge_open(answered: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int) -> list[OpenDecision]:
     """One for each of these records, which are intents."""
     if answered.failure is not None or not answered.is_supported:
         return [OpenDecision(record, Standing.UNKNOWN) for record in records]
-    return [_judge(record, answered.found, wall_ms) for record in records]
+    return [
+        OpenDecision(record, Standing.HIDDEN)
+        if any(one.transactional_id in answered.refused for one in record.transactions)
+        else _judge(record, answered.found, wall_ms)
+        for record in records
+    ]
 
 
 def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wall_ms: int) -> OpenDecision:
@@ -103,6 +111,8 @@ def advice_text(found: OpenDecision, settings: DeliverySettings) -> str:
         return str(messages.other_cluster_error(record, settings))
     command = f"`{commands.recover(record.sink_id)}`"
     begin = f"{record.key} of sink {record.sink_id} is decided, and "
+    if found.standing is Standing.HIDDEN:
+        return f"{begin}{HIDDEN_TEXT}"
     if found.standing is Standing.OVERDUE:
         return (
             f"{begin}transactions of it have ended, or should have, before anybody was known to commit them: rows may "

@@ -18,8 +18,9 @@ such a partition and still call the transaction complete (KAFKA-20734), and its 
 A topic that was deleted took its rows with it, and brokers commit the transaction all the same. If it was created again
 it has another id. Either way the batch is refused, so that it runs again. So it is if the ledger was deleted: nobody
 would acknowledge the decision; and if its topic does not keep decisions any more, which is looked at now and then and
-only if brokers tell. Brokers learn of a new topic one after the other, so the check asks again for a while
-before it believes that a topic is gone.
+only if brokers tell; and if the topic of manifests does not accept one as large as the batch's: nobody could close the
+decision. Brokers learn of a new topic one after the other, so the check asks again for a while before it believes that
+a topic is gone.
 
 Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
 partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
@@ -35,7 +36,7 @@ from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, policy_problem
-from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteState
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
@@ -55,6 +56,10 @@ OPEN_PARTS = "describe producers"
 LEADERS = "find partitions without a leader"
 TIME = "ask for the brokers' time"
 POLICY = "look at the ledger's policy"
+ROOM = "look whether the manifest fits into its topic"
+MESSAGE_BYTES = "max.message.bytes"
+# Of Kafka, for brokers that do not tell.
+MESSAGE_BYTES_DEFAULT = 1_048_588
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 CLOCKS_DIFFER = (
     "Each of its tasks took less time: if the whole batch did, too, the clocks of brokers differ: compare them"
@@ -92,13 +97,13 @@ class Preflight(DescribeTransactions):
         session: DriverSession,
         receipts: Sequence[TaskReceipt],
         age_max_ms: int | None = None,
-        manifest_topic: str | None = None,
+        manifest: ManifestPlace | None = None,
         *,
         waited_ms: int = 0,
         append_intent: Callable[[int, int], LedgerWrite | None] = lambda _now_ms, _since_ms: None,
     ) -> None:
         self._age_max_ms = age_max_ms
-        self._manifest_topic = manifest_topic
+        self._manifest = manifest
         self._waited_ms = waited_ms
         self._append_intent = append_intent
         self._intent: LedgerWrite | None = None
@@ -124,16 +129,25 @@ class Preflight(DescribeTransactions):
             self.open_parts.give_up(CROWDED)
         ledger_topic = self.settings.ledger_topic
         topics = [*sorted({topic for topic, _ in self._partitions}), ledger_topic]
-        topics += [] if self._manifest_topic is None else [self._manifest_topic]
+        topics += [] if self._manifest is None else [self._manifest.topic]
         body: dict[str, Any] = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.asks.add(now_ms, Ask(AnyBroker(), METADATA, body, LEADERS))
         if self._session.looks_at_ledger(self.settings, now_ms):
-            asked = {"resource_type": RESOURCE_TOPIC, "resource_name": ledger_topic, "configuration_keys": [CLEANUP]}
-            body = {"resources": [asked], "include_synonyms": False}
-            self.asks.add(now_ms, Ask(AnyBroker(), DESCRIBE_CONFIGS, body, POLICY))
+            self._ask_config(now_ms, ledger_topic, CLEANUP, POLICY)
+        if self._manifest is not None and self._manifest.size:
+            self._ask_config(now_ms, self._manifest.topic, MESSAGE_BYTES, ROOM)
+
+    def _ask_config(self, now_ms: int, topic: str, key: str, purpose: str) -> None:
+        asked = {"resource_type": RESOURCE_TOPIC, "resource_name": topic, "configuration_keys": [key]}
+        body = {"resources": [asked], "include_synonyms": False}
+        self.asks.add(now_ms, Ask(AnyBroker(), DESCRIBE_CONFIGS, body, purpose))
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
-        if reply.ask.purpose != POLICY:
+        if reply.ask.purpose == ROOM and not reply.kind.is_unanswered:
+            if self.asks.accept(reply):
+                self.asks.drop(reply.ask)
+                self._on_room(_read_told(reply.bodies[0]) if reply.kind is ReplyKind.ANSWERED else {})
+        elif reply.ask.purpose != POLICY:
             super().on_reply(now_ms, reply)
         elif self.asks.accept(reply):
             # Without a permission, or an answer, the next batch asks again.
@@ -142,12 +156,27 @@ class Preflight(DescribeTransactions):
                 self._on_policy(now_ms, reply.bodies[0])
 
     def _on_policy(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        told = {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
+        told = _read_told(body)
         problem = policy_problem(self.settings.ledger_topic, told.get(CLEANUP))
         if problem is not None:
             self.fail(problem)
         elif CLEANUP in told:
             self._session.ledger_seen_ms = now_ms
+
+    def _on_room(self, configs: Mapping[str, str | None]) -> None:
+        """Once the batch is decided, its decision could not be closed before the topic accepts the manifest."""
+        assert self._manifest is not None
+        topic, size = self._manifest
+        told = configs.get(MESSAGE_BYTES) or ""
+        limit = int(told) if told.isdecimal() else MESSAGE_BYTES_DEFAULT
+        if size <= limit:
+            return
+        text = f"its manifest would take {size} bytes, one part for each partition, and topic {topic} accepts "
+        if told:
+            self.fail(f"{text}{limit}: raise {MESSAGE_BYTES} of that topic, or write to fewer partitions")
+        else:
+            hidden = f"brokers do not tell: grant DescribeConfigs on topic {topic} if its {MESSAGE_BYTES} is larger"
+            self.fail(f"{text}{limit} by default. What it accepts {hidden}, or write to fewer partitions")
 
     def _new_open_parts(self) -> OpenParts:
         return OpenParts(
@@ -178,7 +207,7 @@ class Preflight(DescribeTransactions):
         return f"{self._leaderless}, and too little time is left before its transactions time out"
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
-        if reply.ask.purpose in (LEADERS, TIME):
+        if reply.ask.purpose in (LEADERS, TIME, ROOM):
             CommitStep.on_lost(self, now_ms, reply)
         else:
             super().on_lost(now_ms, reply)
@@ -374,12 +403,16 @@ class Preflight(DescribeTransactions):
             if topic["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
                 if name == self.settings.ledger_topic:
                     return f"the ledger topic {name} was deleted"
-                if name == self._manifest_topic:
+                if self._manifest is not None and name == self._manifest.topic:
                     return f"manifest.topic={name} was deleted: create it again, or leave the option out"
                 return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
             if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
                 return f"topic {name} was deleted and created again after tasks had written to it"
         return None
+
+
+def _read_told(body: Mapping[str, Any]) -> dict[str, str | None]:
+    return {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
 
 
 def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

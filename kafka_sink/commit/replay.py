@@ -20,6 +20,7 @@ from kafka_sink.errors.table.commits import REPLAY_WRONG
 from kafka_sink.formats.records.dead_letter import (
     NO_PARTITION,
     REASON,
+    TOPIC,
     named_partition,
     parse_dead_letter,
     unreplayable_reason,
@@ -37,12 +38,13 @@ Letters = Sequence[tuple[int, Record]]
 
 class Restored(NamedTuple):
     """`offset`: of the letter. `partition`: the one that the row has named. It had no such partition, if it `lacked`
-    that."""
+    that. `topic`: the target of the row; empty if that is not known."""
 
     offset: int
     record: Record
     partition: int | None
     lacked: bool
+    topic: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Replay:
             else:
                 record = replace(letter, headers=headers)
                 lacked = details.get(REASON) == NO_PARTITION
-                chosen.append(Restored(offset, record, named_partition(details), lacked))
+                chosen.append(Restored(offset, record, named_partition(details), lacked, details.get(TOPIC, "")))
         return chosen, left_out
 
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 from kafka_sink.commit.command_texts import UNKNOWN_BROKERS, BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import Line
-from kafka_sink.commit.ledger import Kind, LedgerRecord, LedgerState
+from kafka_sink.commit.ledger import Kind, LedgerRecord, LedgerState, line_of
 from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
@@ -95,6 +95,9 @@ class DeliverySettings:
     def ledger(self) -> Leader:
         """The topic has one partition."""
         return Leader(self.ledger_topic, 0)
+
+    def line_of(self, sink_id: str, key: BatchKey) -> Line:
+        return line_of(sink_id, key, self.ledger_topic)
 
     @property
     def commands(self) -> CommandTexts:
@@ -290,8 +293,10 @@ class CommitResult:
     notes: tuple[str, ...] = ()
     # No transaction of the batch is open, and no task of it can begin another one.
     is_swept: bool = False
-    # RECOVER: open decisions of batch writes without a label, by any driver.
+    # RECOVER: open decisions of batch writes without a label, by any driver whose transactions this login may end; and
+    # until when it may help them. None: it has not.
     others: tuple[LedgerRecord, ...] = ()
+    help_until_ms: int | None = None
     # DELIVERED: the record that closes the decision, if it is not written yet.
     closing: LedgerRecord | None = None
     # As this operation knows it at its end; None: it did not look.

@@ -48,7 +48,7 @@ class SetAside(StepChain):
         self._ledger_key = ledger_key
         self._offset = offset
         self._wall_ms = wall_ms
-        line = line_of_key(ledger_key)
+        line = line_of_key(ledger_key, settings.ledger_topic)
         self._session = DriverSession(line.sink_id, code=line.code)
         super().__init__(settings, Fence(settings, self._session))
 

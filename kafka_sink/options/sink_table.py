@@ -95,7 +95,7 @@ _TOPICS = (
     Option("topic.replication.factor", Whole(1, 32767, besides=-1), "Replicas of a topic that topic.create creates; "
            "-1: the broker's default.", default=-1),
     Option("topic.config.NAME", ANY_TEXT, "A configuration of the topic that topic.create creates. It does not "
-           "apply to dead.letter.topic.",
+           "apply to dead.letter.topic, which gets message.timestamp.type=LogAppendTime.",
            into="topic_config", example="topic.config.retention.ms=604800000"),
 )  # fmt: skip
 
@@ -161,9 +161,9 @@ _DELIVERY = (
 
 _ERRORS = (
     Option("record.errors", Choice((FAIL, DROP, DEAD_LETTER)), "A row that can never be sent: too large, without "
-           "topic, for a partition that does not exist, with a header without key. fail: the task fails and names "
-           "the row. drop: leave it out and count it. dead-letter: write it to dead.letter.topic, with the reason "
-           "in headers.", default=FAIL,
+           "topic, for a partition that does not exist, with a header without key, or one that does not fit its "
+           "schema. fail: the task fails and names the row. drop: leave it out and count it. dead-letter: write it "
+           "to dead.letter.topic, with the reason in headers.", default=FAIL,
            example="dead-letter"),
     Option("dead.letter.topic", TOPIC_NAME, "The topic for record.errors=dead-letter.",
            needs=Needs((f"record.errors={DEAD_LETTER}",), "dead.letter.topic is set, but record.errors is "

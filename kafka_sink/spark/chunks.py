@@ -173,12 +173,13 @@ class _Export:
         """Of killed runs. A write looks for them after its commit. If it was killed in between, nobody does: its chunk
         is not written again, and readers would wait until what an earlier run of it left open times out."""
         assert planned.sink_id is not None
-        lines = {line_of(planned.sink_id, BatchKey("", label)) for label in self._division.labels}
+        ledger = planned.options.ledger_topic
+        lines = {line_of(planned.sink_id, BatchKey("", label), ledger) for label in self._division.labels}
         try:
             with CLIENTS.value.borrow(planned.options.producer) as client:
                 lines &= Driver(planned.options, planned.sink_id, key=planned.key).list_open(client)
                 for record in filter(_is_delivered, self._look(planned).values() if lines else ()):
-                    if line_of(planned.sink_id, record.key) in lines:
+                    if line_of(planned.sink_id, record.key, ledger) in lines:
                         # As the run that delivered it would have done.
                         driver = Driver(planned.options, planned.sink_id, record.run, record.key)
                         driver.abort(client, record.key, (), may_be_decided=True, has_late_tasks=False)

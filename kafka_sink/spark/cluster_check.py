@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.admin.configs import MAX_TIMEOUT, number_of
-from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.commit.admin.configs import MAX_TIMEOUT, ConfigAnswer, number_of
+from kafka_sink.commit.admin.ledger_topic import CHECKED, check_found_ledger, create_ledger_if_missing
 from kafka_sink.commit.admin.marks import remove_marks
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.receipt import BatchKey
@@ -31,15 +31,22 @@ def create_topics(options: SinkOptions) -> None:
     plan = options.topic_plan
     if plan is None or options.topic is None:
         return
-    from kafka_sink.commit.admin.topics import create_where_missing  # most writes create none
+    from kafka_sink.commit.admin.topics import LETTER_CONFIGS, create_where_missing  # most writes create none
 
-    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
-    plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
+    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key. Brokers that
+    # let nothing be configured make a plainer one.
+    letters, plainer = replace(plan, configs=LETTER_CONFIGS), replace(plan, configs=())
+    plans = [(options.topic, plan, plan), (options.dead_letter_topic, letters, plainer)]
     with CLIENTS.value.borrow(options.producer) as client:
-        for topic, wanted in plans:
+        for topic, wanted, otherwise in plans:
             if topic is None:
                 continue
-            found = create_where_missing(client, topic, wanted)
+            try:
+                found = create_where_missing(client, topic, wanted)
+            except ConfigError:
+                if wanted == otherwise:
+                    raise
+                found = create_where_missing(client, topic, otherwise)
             if found is None:
                 _LOGGER.info("created topic %s", topic)
             elif found:
@@ -53,7 +60,7 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
 
     `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
     """
-    marks = [] if sink_id is None else marks_of(sink_id, label).find_unfinished()
+    marks = [] if sink_id is None else marks_of(options, sink_id, label).find_unfinished()
     settled = ANSWERS.value.get(
         (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
     )
@@ -73,12 +80,14 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None
 
 
 class _Cluster(NamedTuple):
-    """`options`: with what the brokers allow. `wanted`: as they were given. `missing`: topics."""
+    """`options`: with what the brokers allow. `wanted`: as they were given. `missing`: topics. `ledger`: of one that
+    was there."""
 
     options: SinkOptions
     wanted: SinkOptions
     missing: Sequence[str] = ()
     support: TransactionSupport | None = None
+    ledger: tuple[str, ConfigAnswer] | None = None
 
     def check(self, client: Client) -> None:
         """Raises what a task or a commit would raise later."""
@@ -92,6 +101,8 @@ class _Cluster(NamedTuple):
             )
         if not self.options.is_exactly_once:
             return
+        if self.ledger is not None:
+            check_found_ledger(client, *self.ledger)
         if self.options.manifest_topic is not None:
             from kafka_sink.commit.admin.manifests import check_manifest_topic  # most writes have none
 
@@ -118,12 +129,13 @@ def _look_at_cluster(client: Client, options: SinkOptions, *, has_ledger: bool) 
     if not settled.is_exactly_once:
         return _Cluster(settled, options, missing)
     limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
-    if ledger is not None:
-        check_ledger_configs(client, settled, ledger_configs)
+    found = None
+    if ledger is not None and not create_ledger_if_missing(client, settled, ledger_configs):
+        found = (ledger, ledger_configs)
     allowed_ms = number_of(limits, MAX_TIMEOUT)
     if allowed_ms is not None and allowed_ms < options.producer.transaction_timeout_ms:
         settled = replace(settled, producer=replace(options.producer, transaction_timeout_ms=allowed_ms))
-    return _Cluster(settled, options, missing, support)
+    return _Cluster(settled, options, missing, support, found)
 
 
 def _check_transactions(options: SinkOptions, support: TransactionSupport) -> SinkOptions:

@@ -101,7 +101,7 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
             'Write with mode("append"); to start with an empty topic, delete and create it first',
             MODE_NOT_SUPPORTED,
         )
-    options, columns, sink_id, key, run = plan_export(settings, schema)
+    options, columns, sink_id, key, run, *_ = plan_export(settings, schema)
     return BatchWriter(options, columns, key, run=run, sink_id=sink_id)
 
 
@@ -118,8 +118,8 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
         )
     if is_before_any_batch(settings):
         raise continuous_error()
-    options, columns, sink_id, *_ = plan_query(settings, schema, is_format=True)
-    return StreamWriter(options, columns, sink_id)
+    planned = plan_query(settings, schema, is_format=True)
+    return StreamWriter(planned.options, planned.columns, planned.sink_id, planned.refusal)
 
 
 def _load_planning() -> None:

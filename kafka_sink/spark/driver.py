@@ -50,7 +50,14 @@ from kafka_sink.commit.session import (
     margin_ms,
 )
 from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
-from kafka_sink.errors import CommitAborted, CommitPending, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import (
+    CommitAborted,
+    CommitError,
+    CommitPending,
+    KafkaSinkError,
+    OperationTimeout,
+    copy_error,
+)
 from kafka_sink.errors.table.commits import NOT_RECORDED, NOT_STARTED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shared_answers import SharedAnswers
@@ -104,7 +111,7 @@ class Driver:
         named = sink_id if query_id else ""
         name = label_of(options.query_name, options.checkpoint_location)
         own_sink_id = sink_id_of_query(sink_id, query_id)
-        code = "" if key is None else line_of(own_sink_id, key).code
+        code = "" if key is None else line_of(own_sink_id, key, options.ledger_topic).code
         self._session = DriverSession(
             own_sink_id, run, named_sink_id=named, is_only_sink=is_only_sink, label=name, code=code
         )
@@ -151,14 +158,23 @@ class Driver:
 
     def recover(self, client: Client) -> None:
         """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
-        driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
+        driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too, if that
+        takes no longer than help may take altogether: each is a fence, and the ledger is read as it was just now."""
+        begun_ms = client.now_ms()
         result, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
+        sweep_ms = self._delivery_settings(client).sweep_ms
+        until_ms = client.now_ms() + sweep_ms if result.help_until_ms is None else result.help_until_ms
+        # How long it took until help began.
+        each_ms = until_ms - sweep_ms - begun_ms
         oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
         for record in [each for each in result.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
-            line = line_of(record.sink_id, record.key)
+            left_ms = until_ms - client.now_ms()
+            if left_ms < each_ms:
+                return
+            line = line_of(record.sink_id, record.key, self._options.ledger_topic)
             session = DriverSession(line.sink_id, code=line.code)
             try:
-                self._run(client, Job(DriverOperation.FINISH, wall_ms=wall_ms), session, is_help=True)
+                self._run(client, Job(DriverOperation.FINISH, wall_ms=wall_ms), session, help_ms=left_ms)
             except KafkaSinkError as error:
                 _LOGGER.warning("an earlier write of another driver: %s", error)
 
@@ -206,12 +222,12 @@ class Driver:
             self._manifest_partition = partition_of_key(manifest_key(sink, *key), count)
         return Manifest(topic, self._manifest_partition, sink, schemas=schemas)
 
-    def _run(self, client: Client, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
+    def _run(self, client: Client, job: Job, session: DriverSession, *, help_ms: int | None = None) -> CommitResult:
         settings = self._delivery_settings(client)
         age_max_ms = time_since(one.planned_at for one in job.receipts if one.transaction is not None)
         job = replace(job, wall_ms=int(time.time() * 1000), age_max_ms=age_max_ms)
-        if is_help:
-            settings = replace(settings, patience_ms=settings.sweep_ms)
+        if help_ms is not None:
+            settings = replace(settings, patience_ms=help_ms)
         result = client.run(Committer(settings, session, job, client.now_ms()))
         for note in result.notes:
             if note in (NOT_VERIFIED, STILL_ACCEPTED) or note.startswith(ONCE):
@@ -263,6 +279,8 @@ class FinishedBatch(NamedTuple):
     open_ms: float | None = None
     # Of the registry, by side: for the manifest.
     schemas: Mapping[str, int] = NO_SCHEMAS
+    # What was refused when Spark planned its commit. An abort goes on.
+    refusal: KafkaSinkError | None = None
 
     @property
     def has_transactions(self) -> bool:
@@ -283,8 +301,10 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
         raise _no_transactions_error(batch)
     if batch.sink_id is None or not batch.is_recorded:
         return Conclusion.DELIVERED
-    with _doubt_answers_on_error(), marks_of(batch.sink_id, key).mark_commit(batch.run):
+    with _doubt_answers_on_error(), marks_of(batch.options, batch.sink_id, key).mark_commit(batch.run):
         try:
+            if batch.refusal is not None:
+                raise _refused_error(batch, batch.sink_id, batch.refusal) from batch.refusal
             done = _use_driver(
                 batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts, batch.schemas)
             )
@@ -294,6 +314,17 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
             timeout_ms = batch.options.producer.transaction_timeout_ms
             raise explain_length(error, key, receipts, timeout_ms, batch.open_ms) from error.__cause__
         return done.conclusion
+
+
+def _refused_error(batch: FinishedBatch, sink_id: str, refusal: KafkaSinkError) -> KafkaSinkError:
+    """Planning has tried to finish an open decision. If an earlier run has decided this very batch, planning says what
+    became of it; without a transaction nothing is known of what is visible."""
+    is_decided = isinstance(refusal, CommitError) and (refusal.query_id, refusal.batch_id) == batch.key
+    if is_decided or not batch.has_transactions:
+        return copy_error(refusal)
+    own_sink_id = sink_id_of_query(sink_id, batch.key.query_id)
+    record = batch_at_hand(own_sink_id, batch.key, batch.run, summarize_receipts(batch.receipts))
+    return aborted_error(record, str(refusal))
 
 
 def _no_transactions_error(batch: FinishedBatch) -> CommitAborted:
@@ -322,7 +353,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None:
-        marks_of(batch.sink_id, key).mark_abort(batch.run)
+        marks_of(batch.options, batch.sink_id, key).mark_abort(batch.run)
         ANSWERS.value.doubt()
     has_transactions = batch.has_transactions
     if batch.sink_id is None and has_transactions:
@@ -350,7 +381,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
     if result.has_nothing_open and result.conclusion is not Conclusion.LEFT_ALONE:
-        marks_of(batch.sink_id, key).settle(batch.run)
+        marks_of(batch.options, batch.sink_id, key).settle(batch.run)
     if not result.is_swept:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
     return result.conclusion if has_transactions else None
@@ -437,8 +468,8 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
     return result
 
 
-def marks_of(sink_id: str, key: BatchKey | None) -> Marks:
-    return Marks(application_folder(), marked_line(sink_id, key))
+def marks_of(options: SinkOptions, sink_id: str, key: BatchKey | None) -> Marks:
+    return Marks(application_folder(), marked_line(sink_id, key, options.ledger_topic))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from kafka_sink.commit.identity import name_of_stream, run_of_label, run_of_query, sink_id_of_write
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, PACKAGE_MISSING, STREAM_UNNAMED
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.format_names import JSON
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
 
 
 class PlannedWrite(NamedTuple):
-    """`sink_id` None: delivery is at least once. A stream has no key and no run before its tasks."""
+    """`sink_id` None: delivery is at least once. A stream has no key and no run before its tasks. `refusal`: of a plan
+    for its commit or abort."""
 
     options: SinkOptions
     columns: WrittenColumns
     sink_id: str | None
     key: BatchKey = UNNAMED_BATCH
     run: str = ""
+    refusal: KafkaSinkError | None = None
 
 
 def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite:
@@ -55,7 +57,9 @@ def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite
             "after its day"
         )
     label = label_at_planning(key)
-    run = run_of_label(str(key.batch_id), unique) if key.is_named and label is not None else run_of_query(unique)
+    run = run_of_query(unique)
+    if key.is_named and label is not None:
+        run = run_of_label(str(key.batch_id), unique, options.ledger_topic)
     sink_id = options.sink_id if key.is_named else ""
     settled, written = checked.finish_planning(options, sink_id if options.is_exactly_once else None, label)
     if not settled.is_exactly_once:  # the brokers have no transactions, or none are wanted
@@ -74,6 +78,8 @@ def plan_query(settings: Mapping[str, str], schema: StructType, *, is_format: bo
         from kafka_sink.spark.query_checkpoint import check_checkpoint_of_format
 
         check_checkpoint_of_format(options)
+    if is_for_stream_commits():
+        return checked.plan_end_of_batch(sink_id)
     settled, written = checked.finish_planning(options, sink_id)
     return PlannedWrite(settled, written, sink_id if settled.is_exactly_once else None)
 
@@ -122,14 +128,31 @@ class _CheckedWrite(NamedTuple):
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
         settled = check_with_kafka(options, sink_id, label)
         create_topics(options)
-        if settled.telemetry is not None:
-            from kafka_sink.spark.telemetry import begin_telemetry
-
-            settled = replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
-        # A registry that refuses, or has another version by now, concerns no row that is written already.
-        if self.formats is None or is_for_stream_commits():
+        settled = self._begin_telemetry(settled)
+        if self.formats is None:
             return settled, self.columns
         return settled, replace(self.columns, sides=self._plan_sides(self.formats))
+
+    def plan_end_of_batch(self, sink_id: str | None) -> PlannedWrite:
+        """For the commit or abort of a stream's batch. Which of the two Spark is about to call is not known here, and
+        an abort has to end what the tasks have open, whatever is refused meanwhile: the commit raises it. A registry
+        is not asked: what it says by now concerns no row that is written already."""
+        settled = self.options
+        refusal: KafkaSinkError | None = None
+        try:
+            settled = check_with_kafka(self.options, sink_id)
+            create_topics(self.options)
+        except KafkaSinkError as error:
+            refusal = error
+        settled = self._begin_telemetry(settled)
+        return PlannedWrite(settled, self.columns, sink_id if settled.is_exactly_once else None, refusal=refusal)
+
+    def _begin_telemetry(self, settled: SinkOptions) -> SinkOptions:
+        if settled.telemetry is None:
+            return settled
+        from kafka_sink.spark.telemetry import begin_telemetry
+
+        return replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
 
     def _plan_sides(self, formats: FormatOptions) -> tuple[SidePlan, ...]:
         # Loads pyarrow, which planning needs for nothing else.

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BinaryType, StructType
@@ -75,6 +76,8 @@ QUERY_STOPPED = (
 STOPPED_END = f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect.\n: {INTERRUPTED})"
 # Of the error that told it. It stays short and without its cause, for the reason above.
 TOLD_MAX = 500
+# The largest number of a micro-batch, and the longest text that is told instead of one.
+INT64_MAX, SHOWN_MAX = 2**63 - 1, 50
 # What mapInArrow can find by its name, whatever the session says about upper and lower case.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -153,6 +156,7 @@ def limit_arrow_batches(frame: DataFrame) -> None:
 
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:
     _check_batch(frame)
+    batch_id = _number_of_batch(batch_id)
     given, query_id = _split_off_query(settings)
     planned = plan_query(given, frame.schema)
     location, is_exactly_once = planned.options.checkpoint_location, planned.sink_id is not None
@@ -284,6 +288,22 @@ def _check_batch(frame: DataFrame) -> None:
             "this frame is a stream: write it with frame.writeStream.foreachBatch(kafka_sink.foreach_batch(options))",
             MODE_NOT_SUPPORTED,
         )
+
+
+def _number_of_batch(batch_id: Any) -> int:
+    """As Spark's own number: the ledger has it, and a text would be a label, like a batch.id. numpy's are numbers."""
+    try:
+        number = -1 if isinstance(batch_id, bool) else index(batch_id)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= INT64_MAX:
+        shown = repr(batch_id)
+        raise ConfigError(
+            f"batch_id={shown if len(shown) <= SHOWN_MAX else type(batch_id).__name__} is not the number of a "
+            "micro-batch, a whole one from 0 on: pass on the one that Spark passes to the function, as it is and not "
+            "as text. An export has a name instead: kafka_sink.write with the option batch.id"
+        )
+    return number
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
@@ -74,7 +75,17 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
 class StreamWriter(TaskWriter, _ArrowStreamWriter):
     """Spark passes query and run only to tasks; the driver gets them from a receipt. Without receipts there is nothing
-    to commit or abort."""
+    to commit or abort. `refusal`: of the plan that was made for a commit or abort."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        columns: WrittenColumns,
+        sink_id: str | None,
+        refusal: KafkaSinkError | None = None,
+    ) -> None:
+        super().__init__(options, columns, sink_id)
+        self._refusal = refusal
 
     @explain_to_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
@@ -94,4 +105,5 @@ class StreamWriter(TaskWriter, _ArrowStreamWriter):
         abort_write(self._finished_batch(messages, batchId))
 
     def _finished_batch(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> FinishedBatch:
-        return self.finished_batch(messages, key=BatchKey("", batch_id), run="", is_only_sink=True)
+        batch = self.finished_batch(messages, key=BatchKey("", batch_id), run="", is_only_sink=True)
+        return batch._replace(refusal=self._refusal)

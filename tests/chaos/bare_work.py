@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
@@ -90,11 +91,17 @@ def commit(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) 
 
 
 def commit_and_go_on(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
-    plan(settings).commit(messages, batch_id)
+    _plan_end_of_batch(settings).commit(messages, batch_id)
 
 
 def abort(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
-    plan(settings).abort(messages, batch_id)
+    _plan_end_of_batch(settings).abort(messages, batch_id)
+
+
+def _plan_end_of_batch(settings: Mapping[str, str]) -> writers.StreamWriter:
+    """Spark's process for commits and aborts is known by its module, which this one has not."""
+    with patch.object(planning, "is_for_stream_commits", return_value=True):
+        return plan(settings)
 
 
 # ---- batch writes ----

@@ -30,7 +30,7 @@ import kafka_sink
 from kafka_sink.__main__ import main
 from kafka_sink.commit import ledger_codec
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.identity import run_of_label, sink_id_of_write
+from kafka_sink.commit.identity import sink_id_of_write
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
 from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.messages import not_closed_text
@@ -393,7 +393,7 @@ def after(prepare: Callable[[Sink], object], words: str) -> Callable[[Sink], str
 
 def two_days_lost(sink: Sink) -> None:
     for key in (DAY_1, DAY_2):
-        sink.run = run_of_label(str(key.batch_id), "unique")
+        sink.run = sink.run_of(str(key.batch_id), "unique")
         record_loss(sink, key)
 
 
@@ -420,16 +420,16 @@ def aside_in_doubt(sink: Sink) -> str:
 
 def one_day_open(sink: Sink) -> None:
     """Another day is lost, which blocks only itself."""
-    sink.run = run_of_label(str(DAY_1.batch_id), "unique")
+    sink.run = sink.run_of(str(DAY_1.batch_id), "unique")
     sink.decide_and_die(DAY_1)
 
 
 def taken_over(sink: Sink) -> str:
     """The first run of an export wakes up when a second one has decided it."""
-    sink.run = run_of_label(str(DAY_1.batch_id), "first")
+    sink.run = sink.run_of(str(DAY_1.batch_id), "first")
     record_loss(sink, DAY_1)
     assert enter(sink.command(f"resolve --replay | --batch {DAY_1.batch_id}")).returncode == 0
-    younger = replace(sink, run=run_of_label(str(DAY_1.batch_id), "second"))
+    younger = replace(sink, run=sink.run_of(str(DAY_1.batch_id), "second"))
     younger.decide_and_die(DAY_1)
     return error_of(sink, DAY_1)
 

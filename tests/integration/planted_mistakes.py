@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.types import IntegerType, StringType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import Acl, EmbeddedBroker, EmbeddedRegistry, acl
@@ -181,6 +181,13 @@ def _topic_differs(place: Planting) -> Mapping[str, str]:
     return job(place.broker(), {"topic.create": "true", "topic.partitions": "6"})
 
 
+def _letters_by_row_times(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker()
+    kafka.create_topic("rejected", 1, {"retention.ms": "86400000", **SAFE})
+    place.schema = StructType().add("value", StringType()).add("timestamp", TimestampType())
+    return job(kafka, {"record.errors": "dead-letter", "dead.letter.topic": "rejected"})
+
+
 def _one_replica(place: Planting) -> Mapping[str, str]:
     kafka = place.broker()
     with kafka.control() as core:
@@ -210,6 +217,17 @@ def _small_messages(place: Planting) -> Mapping[str, str]:
 
 def _large_requests(place: Planting) -> Mapping[str, str]:
     return job(place.broker(), {"kafka.max.request.size": "10485760"})
+
+
+def _hardly_large_requests(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker()
+    kafka.create_topic("near", 1, {**SAFE, "max.message.bytes": "1048500"})
+    return job(kafka, {"topic": "near"})
+
+
+def _above_the_socket_s(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker(properties={"socket.request.max.bytes": "1050000"})
+    return job(kafka)
 
 
 def _no_key(place: Planting) -> Mapping[str, str]:
@@ -343,11 +361,14 @@ MISTAKES = (
     Mistake("no topic", _no_topic, "topic", "fail", "orderz is not there"),
     Mistake("topic that cannot be made", _topic_cannot_be_made, "topic", "fail", "INVALID_REPLICATION_FACTOR"),
     Mistake("topic that differs", _topic_differs, "topic", "warn", "partitions=3 instead of 6"),
+    Mistake("letters by row times", _letters_by_row_times, "topic", "warn", "older than retention.ms=86400000"),
     Mistake("one replica", _one_replica, "replicas", "warn", "single has 1 replica, and there are 3 brokers"),
     Mistake("too few in sync", _too_few_in_sync, "replicas", "fail", "2 replicas in sync, and min.insync.replicas=3"),
     Mistake("one acknowledges", _one_acknowledges, "replicas", "warn", "acknowledged by one broker alone"),
     Mistake("small messages", _small_messages, "sizes", "warn", "max.message.bytes=65536, below batch.size=131072"),
     Mistake("large requests", _large_requests, "sizes", "warn", "below max.request.size=10485760"),
+    Mistake("hardly large requests", _hardly_large_requests, "sizes", "warn", "below max.request.size=1048576"),
+    Mistake("requests above the socket's", _above_the_socket_s, "sizes", "warn", "bytes=1050000, and a request"),
     Mistake("no key for a compacted topic", _no_key, "columns", "fail", "has no column key"),
     Mistake("wrong columns", _wrong_columns, "columns", "fail", "required column value not found"),
     Mistake("misspelt option", _misspelt, "options", "fail", "did you mean linger.ms?"),

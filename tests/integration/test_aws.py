@@ -31,7 +31,7 @@ from tests.conftest import NEWEST, without_kafka
 from tests.integration.aws_endpoints import CONTAINER_TOKEN, IMDS_TOKEN, ROLES, SSO_TOKEN, AwsEndpoints
 from tests.integration.exhausted_descriptors import no_descriptor_left
 from tools.java import PRODUCER_PERFORMANCE, run_class
-from tools.kafka_jars import KafkaUnavailable, msk_iam_jars
+from tools.kafka_jars import KafkaUnavailable, cache_folder, msk_iam_jars
 
 WAIT_S = 90
 HOST = "b-1.orders.c2.kafka.eu-west-1.amazonaws.com"
@@ -51,6 +51,8 @@ def nothing_of_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes what this machine knows of AWS."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
+    # The jars stay where they are: in another home, Maven would fetch all of them again for each test.
+    monkeypatch.setenv("PYKAFKA_SINK_CACHE", str(cache_folder()))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     # botocore read HOME when it was loaded; its pause between three attempts is removed as well.

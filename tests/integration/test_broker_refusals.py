@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import DataError, DeliveryError, DeliveryTimeout, KafkaSinkError, OperationTimeout
+from kafka_sink.formats.records.batch import HEADER_BYTES
+from kafka_sink.formats.records.columns import RECORD_OVERHEAD_BYTES_MAX
+from kafka_sink.testing import EmbeddedBroker
 from tests.chaos.extent import NEWEST_MAINLY
 from tests.support.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
@@ -20,6 +24,8 @@ from tools.waiting import wait_until
 SECRET = b"content-that-no-text-may-show"
 MESSAGE_TOO_LARGE = 10
 INVALID_RECORD = 87
+# max.request.size without the most that the parts of a batch and of a record around a value without a key take.
+LARGEST_ROW_BYTES = 1_048_576 - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
 
 
 @NEWEST_MAINLY
@@ -35,6 +41,33 @@ def test_batches_too_large_for_the_topic_are_split_and_arrive_once_and_in_order(
         assert future.result(TIMEOUT_S).partitions[topic_name, 0].last_offset == 999
         assert [future.result(TIMEOUT_S).offset for future in futures] == list(range(1000, 2000))
     assert values(kafka, topic_name) == sent
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_row_of_random_bytes_just_below_the_largest_request_is_delivered_with_every_codec(
+    kafka_4: KafkaCluster, topic_name: str, codec: str
+) -> None:
+    """Random bytes grow in a codec, and a batch of one row cannot be split. All limits are the defaults."""
+    kafka_4.create_topic(topic_name)
+    row = Random(7).randbytes(LARGEST_ROW_BYTES)
+    with producer_of(kafka_4, compression_type=codec) as producer:
+        future = producer.send_arrow(pa.table({"value": pa.array([row], pa.binary())}), topic=topic_name)
+        assert future.result(TIMEOUT_S).row_count == 1
+        assert producer.send(topic_name, value=row).result(TIMEOUT_S).offset == 1
+        with pytest.raises(DataError, match=r"max\.request\.size allows 1048576"):
+            producer.send(topic_name, value=row + b"x").result(TIMEOUT_S)
+    assert values(kafka_4, topic_name) == [row, row]
+
+
+def test_a_request_on_which_brokers_close_the_connection_without_a_word_is_named_by_its_size() -> None:
+    """Nothing else tells: it is sent again until its time is up."""
+    with EmbeddedBroker(properties={"socket.request.max.bytes": "9000000"}, topics={"t": 1}) as broker:
+        limits = {"max_request_size": 12_000_000, "delivery_timeout_ms": 2500, "request_timeout_ms": 2000}
+        with producer_of(broker, linger_ms=0, **limits) as producer:
+            error = producer.send("t", value=bytes(10_000_000)).exception(TIMEOUT_S)
+    assert isinstance(error, DeliveryTimeout)
+    (size,) = re.findall(r"one of (\d+) bytes \(on one above socket\.request\.max\.bytes", str(error))
+    assert 10_000_000 < int(size) < 10_001_000
 
 
 @NEWEST_MAINLY

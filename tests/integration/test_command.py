@@ -15,7 +15,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from kafka_sink import Producer
 from kafka_sink.commit import each_line, ledger_read
 from kafka_sink.commit.each_line import Begin
-from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.commit.identity import Line, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted, KafkaSinkError
@@ -402,7 +402,7 @@ def test_a_driver_that_commits_while_a_command_is_about_to_abort_decides_nothing
 ) -> None:
     """The driver of an export commits when the command has fenced its line, and has not aborted yet."""
     export = BatchKey("", "monday")
-    attempts = [replace(sink, run=run_of_label("monday", nonce)) for nonce in ("a", "b", "c")]
+    attempts = [replace(sink, run=sink.run_of("monday", nonce)) for nonce in ("a", "b", "c")]
     receipts = [attempts[0].task(export, number) for number in range(2)]
     operation, errors = each_line._operation, []
 
@@ -420,10 +420,10 @@ def test_a_driver_that_commits_while_a_command_is_about_to_abort_decides_nothing
     assert sink.visible() == rows(export, 0, 1)
     # The command stops no run that began later.
     other = BatchKey("", "tuesday")
-    tuesday = replace(sink, run=run_of_label("tuesday", "a"))
+    tuesday = replace(sink, run=sink.run_of("tuesday", "a"))
     tuesday.task(other, 0)
     assert shell.about(sink, "transactions", "--abort", "--yes").exit_code == 0
-    replace(sink, run=run_of_label("tuesday", "b")).deliver(other)
+    replace(sink, run=sink.run_of("tuesday", "b")).deliver(other)
     assert sink.visible() == sorted(rows(export, 0, 1) + rows(other, 0, 1))
 
 
@@ -437,6 +437,25 @@ def test_what_another_ledger_may_have_decided_is_not_aborted(sink: Sink, shell: 
     # Transactions that were left alone can be finished.
     assert shell.about(sink, "recover").exit_code == 0
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+def test_what_an_export_with_the_same_sink_id_has_decided_in_another_ledger_is_not_aborted(
+    sink: Sink, shell: Shell
+) -> None:
+    """Both ledgers know the sink: one job runs for testing and in earnest, each with its own."""
+    monday, tuesday = BatchKey("", "monday"), BatchKey("", "tuesday")
+    staging = created(replace(sink, topic="t-2", ledger_topic="ledger-2"))
+    for key in (monday, tuesday):
+        replace(staging, run=staging.run_of(str(key.batch_id), "a")).deliver(key)
+    replace(sink, run=sink.run_of("monday", "b")).decide_and_die(monday)
+    said = shell.about(staging, "transactions", "--abort", "--yes")
+    assert said.exit_code == 2 and "[PKS-8003]" in said.err
+    assert f"the ledger ledger-2 has no record of sink {sink.sink_id} about the batch.id of " in said.err
+    assert shell.about(sink, "recover").exit_code == 0
+    assert sink.visible() == sorted(rows(monday, 0, 1))
+    # Its own is aborted there.
+    replace(staging, run=staging.run_of("tuesday", "c")).task(tuesday, 0)
+    assert shell.about(staging, "transactions", "--abort", "--yes").exit_code == 0
 
 
 @pytest.mark.parametrize(("marker_ms", "timeout_s", "exit_code"), [(700, 30, 0), (60_000, 1, 1)])
@@ -612,7 +631,7 @@ def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
     where = ["--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--sink-id", "orders"]
     program = [sys.executable, "-X", "importtime", "-m", "kafka_sink"]
     done = subprocess.run([*program, "recover", *where], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("finished 0 of query-1")
+    assert done.returncode == 0 and done.stdout.startswith("finished batch 0 of query-1")
     assert "kafka_sink.operate.cli" in done.stderr and "pyspark" not in done.stderr
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     helped = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import kafka_sink
 from kafka_sink import Producer
@@ -21,7 +22,7 @@ from kafka_sink.commit.admin import manifests as manifests_module
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
 from kafka_sink.commit.receipt import BatchId, BatchKey, TaskReceipt, WrittenPartition
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import CommitAborted, CommitPending, ConfigError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver as driver_module
@@ -30,7 +31,7 @@ from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_query
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
-from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Fault, acl
 from kafka_sink.testing.acl import Acl
 from tests.support.page_blocks import code_blocks
 from tests.support.producing import transactional
@@ -39,6 +40,7 @@ from tools.foreign_reader import read_topic
 SCHEMA = StructType().add("value", StringType()).add("topic", StringType())
 RUN = run_of_query("run")
 DUPLICATE_SEQUENCE = 46
+PARTITIONS = 120
 # Of three partitions its manifests are not in the first one.
 QUERY_ELSEWHERE = "elsewhere"
 
@@ -312,3 +314,63 @@ def test_a_range_of_which_a_broker_has_not_told_a_part_is_unknown_and_the_batch_
     assert len(broker.records("a")) == 3
     (manifest,) = kafka_sink.read_manifests(named)
     assert manifest.partitions == (WrittenPartition("a", 0, 3, -1, -1),)
+
+
+def write_to_many_partitions(options: SinkOptions, key: BatchKey) -> list[TaskReceipt]:
+    """One row to each of `PARTITIONS`: so many that the manifest takes kilobytes."""
+    numbers = range(PARTITIONS)
+    given = pa.RecordBatch.from_arrays(
+        [pa.array([str(each) for each in numbers]), pa.array(["wide"] * PARTITIONS), pa.array(numbers, pa.int32())],
+        ["value", "topic", "partition"],
+    )
+    columns = choose_columns(StructType([*SCHEMA.fields, StructField("partition", IntegerType())]), None)
+    return [write_task(options, columns, iter([given]), TaskPlace(key, RUN, 0, 0, sink_id_of_query("s", key.query_id)))]
+
+
+def limit_manifests(broker: EmbeddedBroker, size: int) -> None:
+    def change(core: BrokerCluster) -> None:
+        core.cluster.topics["manifests"].config.own["max.message.bytes"] = str(size)
+
+    broker.do(change)
+
+
+def test_a_manifest_that_its_topic_would_refuse_is_refused_before_anything_is_decided(broker: EmbeddedBroker) -> None:
+    """Afterwards no run could close the decision. When the topic accepts more, the batch is delivered."""
+    named = options_of(broker)
+    options = plan_query(named, SCHEMA).options
+    broker.create_topic("wide", PARTITIONS)
+    limit_manifests(broker, 1500)
+    key = BatchKey("query", 0)
+    with pytest.raises(CommitAborted) as caught:
+        commit_batch(FinishedBatch(options, "s", key, RUN, write_to_many_partitions(options, key)))
+    (size,) = re.findall(r"its manifest would take (\d+) bytes", str(caught.value))
+    assert "topic manifests accepts 1500: raise max.message.bytes of that topic" in str(caught.value)
+    assert read_topic(broker.bootstrap_servers, "wide") == []
+    limit_manifests(broker, int(size))
+    commit_batch(FinishedBatch(options, "s", key, RUN, write_to_many_partitions(options, key)))
+    (manifest,) = kafka_sink.read_manifests(named, timeout_s=60)
+    assert len(manifest.partitions) == PARTITIONS
+    assert len(read_topic(broker.bootstrap_servers, "wide")) == PARTITIONS
+
+
+def test_a_topic_that_accepts_less_since_the_decision_is_named_and_the_next_batch_goes_on_when_it_is_mended(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost: the manifest is written with the next batch. Until then each batch says what to do."""
+    monkeypatch.setattr(driver_module, "lives_on", lambda: False)  # else a log says it, and only the next batch stops
+    named = options_of(broker)
+    options = plan_query(named, SCHEMA).options
+    first, second = BatchKey("query", 0), BatchKey("query", 1)
+    limit_manifests(broker, 100)
+    raising = "raise max.message.bytes of topic manifests to that first"
+    with pytest.raises(CommitPending, match=raising) as caught:
+        commit_batch(FinishedBatch(options, "s", first, RUN, write(options, "s", first)))
+    assert caught.value.name == "PKS-6013" and "fewer" not in str(caught.value)
+    with pytest.raises(CommitPending, match=raising) as caught:
+        commit_batch(FinishedBatch(options, "s", second, RUN, write(options, "s", second)))
+    assert caught.value.name == "PKS-6015"
+    assert re.search(r"batch 1 of query query .*cannot be committed; nothing of it is visible", str(caught.value))
+    limit_manifests(broker, 2000)
+    commit_batch(FinishedBatch(options, "s", second, RUN, write(options, "s", second)))
+    assert found(named, batch=1, timeout_s=60) == [("query", 1)] and found(named) == [("query", 0), ("query", 1)]
+    assert [record.value for record in read_topic(broker.bootstrap_servers, "a")] == [b"x", b"x"]

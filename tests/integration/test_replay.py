@@ -64,11 +64,13 @@ def rows(count: int, first: int = 0) -> pa.RecordBatch:
     )
 
 
-def letters(given: pa.RecordBatch, reason: str | None = None, told: tuple[str, ...] = ()) -> pa.RecordBatch:
+def letters(
+    given: pa.RecordBatch, reason: str | None = None, told: tuple[str, ...] = (), topic: str = BACK
+) -> pa.RecordBatch:
     errors = [DataError(f"row {row} is bad", row=row, column=reason) for row in range(given.num_rows)]
     unsendable = Unsendable(given, list(range(given.num_rows)), errors, told)
     place = {"batch.id": "7", "query.id": "q"}
-    return unsendable.make_letters(place=place, topic="t", first_row=0, bytes_max=1_000_000)
+    return unsendable.make_letters(place=place, topic=topic, first_row=0, bytes_max=1_000_000)
 
 
 def send(servers: str, batch: pa.RecordBatch, *, aborted: bool = False, topic: str = DEAD) -> None:
@@ -234,6 +236,34 @@ def test_old_values_get_into_a_table_only_with_words(
     send(servers, letters(given))
     told = shell(*words(servers, "--yes"))
     assert told.exit_code == 0 and warning in told.err
+
+
+def test_the_rows_of_other_sinks_get_into_a_topic_only_with_words(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of dead letters may be shared."""
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    send(servers, letters(rows(3, first=100), topic="invoices"))
+    looked = shell(*words(servers, "--dry-run", "--json"))
+    assert looked.content["topics"] == {BACK: 4, "invoices": 3} and looked.content["would_write"] == 7
+    warning = "WARNING: 3 of them are of rows for other topics than orders, perhaps of other sinks"
+    said = shell(*words(servers, "--dry-run")).out
+    assert warning in said and "are of rows for orders (4), invoices (3)" in said
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    refused = shell(*words(servers))
+    assert refused.exit_code == 1 and warning in refused.err and 'Type "write rows of other topics"' in refused.err
+    assert read_topic(servers, BACK) == []
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    own = shell(*words(servers, "--filter", f"topic={BACK}"))
+    assert own.exit_code == 0 and "WARNING" not in own.err and back(servers) == expected(rows(4))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("write rows of other topics\n"))
+    both = shell(*words(servers, "--name", "replay-both"))
+    assert both.exit_code == 0
+    assert back(servers) == expected(rows(4)) + expected(rows(4)) + expected(rows(3, first=100))
+    send(servers, letters(rows(1), topic="invoices"))
+    told = shell(*words(servers, "--yes"))
+    assert told.exit_code == 0 and "WARNING: 4 of them" in told.err
 
 
 # What the help asks for.

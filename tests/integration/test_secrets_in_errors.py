@@ -4,14 +4,17 @@ secret itself and with references to it. What Spark shows of them: tests/spark/t
 from __future__ import annotations
 
 import pickle
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.auth import renewal
 from kafka_sink.options.secret_options import secret_options
 from kafka_sink.spark.datasource import plan_batch
 from tests.spark.canaries import ACCEPTED, Canaries, canaries
@@ -34,6 +37,9 @@ def test_what_is_said_of_a_write_that_is_refused_has_no_secret(
 ) -> None:  # fmt: skip
     for variable, value in {**worker_environment(tmp_path), **held.environment}.items():
         monkeypatch.setenv(variable, value)
+    # Nobody waits between two tries at an endpoint that is not there.
+    hurried = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda _s: None)
+    monkeypatch.setattr(renewal, "time", hurried)
     said = []
     with caplog.at_level("DEBUG", "kafka_sink"):
         try:

@@ -57,7 +57,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 132, "task": 134, "task with more columns": 134, "commit": 115, "stream commit": 134}
+OWN_MAX = {"planning": 133, "task": 135, "task with more columns": 135, "commit": 116, "stream commit": 135}
 FOREIGN_MAX = dict.fromkeys(OWN_MAX, 15)
 
 VALUES = [b"row %d" % number for number in range(10)]

@@ -9,7 +9,9 @@ import json
 import pickle
 import re
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +19,28 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType, VariantType
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.cluster_settings import settings_of_cluster
 from kafka_sink.commit.admin.marks import Marks
-from kafka_sink.commit.identity import Line
-from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.identity import Line, run_of_query, sink_id_of_write
+from kafka_sink.commit.ledger_read import LedgerRead
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
+from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, ConfigError
 from kafka_sink.kafka.client.ask import Controller
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.spark import process, task_writer
+from kafka_sink.spark import driver, process, task_writer
 from kafka_sink.spark.datasource import plan_stream
+from kafka_sink.spark.driver import CLOSED_MAX
 from kafka_sink.spark.files import application_folder
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of, sink_id_of
 from tests.support.asking import client_of
-from tests.support.commanding import Shell, Sink, rows
+from tests.support.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tests.support.open_transactions import open_transactions
 from tools.worker_environment import worker_environment
 
@@ -41,6 +48,8 @@ LEDGER = "ledger"
 DELETE_LAST_BY_NAME = 5
 BATCH = BatchKey("query-1", 0)
 SCHEMA = StructType().add("value", StringType())
+# How long a ledger takes to be read, where that is made slow.
+READ_S = 0.4
 
 
 @pytest.fixture
@@ -151,6 +160,18 @@ def test_a_start_that_is_refused_for_its_options_finishes_what_was_decided_all_t
         plan(sink, **impatient, **change)
     assert open_transactions(sink.servers, sink.sink_id) == []
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+def test_a_start_that_is_refused_for_the_policy_of_the_ledger_finishes_what_was_decided_all_the_same() -> None:
+    with EmbeddedBroker() as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+        sink.create()
+        sink.decide_and_die(BATCH)
+        broker.do(lambda core: core.cluster.topics[LEDGER].configs.update({"cleanup.policy": "delete"}))
+        with pytest.raises(ConfigError, match=r"cleanup\.policy=delete"):
+            plan(sink)
+        assert open_transactions(sink.servers, sink.sink_id) == []
+        assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
 def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(
@@ -290,3 +311,39 @@ def test_a_ledger_that_may_not_be_read_is_refused_before_any_row_is_written() ->
         sink.create()
         with pytest.raises(CommitAborted, match="The principal needs Read on this topic"):
             plan(sink)
+
+
+def test_planning_helps_stale_writes_of_others_for_five_seconds_altogether(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger takes long to be read, and has decisions of writes without a label whose drivers died long ago. To close
+    one, it is read once more. Here the limit is a second."""
+    for number in range(CLOSED_MAX):
+        run = run_of_query(f"write {number}")
+        replace(sink, sink_id=sink_id_of_write("others", run), run=run).decide_and_die(UNNAMED_BATCH)
+    options = parse_sink_options({
+        "kafka.bootstrap.servers": sink.servers, "topic": sink.topic, "sink.id": "orders", "ledger.topic": LEDGER,
+    })  # fmt: skip
+    reads: list[float] = []
+    take = LedgerRead._conclude
+
+    def slowly(read: LedgerRead) -> None:
+        reads.append(time.monotonic())
+        time.sleep(READ_S)
+        take(read)
+
+    def settings_with_limit(*given: Any) -> DeliverySettings:
+        return replace(settings_of_cluster(*given), sweep_ms=1_000)
+
+    monkeypatch.setattr(LedgerRead, "_conclude", slowly)
+    monkeypatch.setattr(driver, "settings_of_cluster", settings_with_limit)
+    with client_of(sink.servers) as client:
+        driver.Driver(options, "orders").recover(client)
+    # The one of planning itself, and as many more as there was time for.
+    assert 1 <= len(reads) <= 1 + 1.0 / READ_S
+    assert len(sink.visible()) == CLOSED_MAX * 2 * ROWS_PER_TASK
+    monkeypatch.undo()
+    with client_of(sink.servers) as client:
+        driver.Driver(options, "orders").recover(client)
+        listed, _ = driver.Driver(options, "others").list_decisions(client)
+    assert listed == []

@@ -22,10 +22,10 @@ from kafka_sink import Producer
 from kafka_sink.commit import open_parts
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import UNKNOWN_BROKERS
-from kafka_sink.commit.identity import Line, run_of_label, sink_id_of_query
+from kafka_sink.commit.identity import Line, run_of_query, sink_id_of_query, sink_id_of_write
 from kafka_sink.commit.ledger import Kind, LedgerRecord, transaction_entry_of
 from kafka_sink.commit.ledger_codec import encode_record
-from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import BrokerError
 from kafka_sink.kafka.client.commands import Send
@@ -34,7 +34,9 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.kafka.wire.codes import UNSUPPORTED_VERSION
 from kafka_sink.operate.status.collect import NOT_LISTED, ClusterLook, Repeated, examine
 from kafka_sink.operate.status.findings import HANGING_PAGE, Limits, Trouble
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import DEFAULT_LEDGER, TopicPlan
+from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.topics import TRANSACTION_TOPIC
@@ -94,7 +96,7 @@ def lost(sink: Sink, broker: EmbeddedBroker) -> None:
 
 
 def lost_day(sink: Sink, broker: EmbeddedBroker) -> None:
-    sink.run = run_of_label(str(DAY.batch_id), "unique")
+    sink.run = sink.run_of(str(DAY.batch_id), "unique")
     record_loss(sink, DAY)
 
 
@@ -394,7 +396,7 @@ def test_sinks_labels_and_what_is_open_of_them_are_counted(sink: Sink, shell: Sh
     query.deliver(BATCH)
     query.task(NEXT, 5)
     for label in ("2026-11-01", "2026-11-02"):
-        replace(sink, run=run_of_label(label, "unique")).deliver(BatchKey("", label))
+        replace(sink, run=sink.run_of(label, "unique")).deliver(BatchKey("", label))
     content = status(shell, sink, "--json").content
     told = {(each["sink_id"], each["batch_id"]): each for each in content["sinks"]}
     assert set(told) == {(query.sink_id, 0), ("orders", "2026-11-01"), ("orders", "2026-11-02")}
@@ -492,9 +494,68 @@ def test_a_principal_that_may_not_ask_about_transactions_is_told_what_it_sees(sh
         assert said.exit_code == 0 and "which no coordinator lists to this principal" in said.out, said
         replace(sink, sink_id="late", run="e" * 16).decide_and_die(BATCH)
         said = status(shell, sink, *words)
-        assert said.exit_code == 2 and "the brokers do not tell how much time is left" in said.out
-        assert "not every open transaction was described: " in said.out
+        assert said.exit_code == 1 and "of sink late was decided" in said.out
+        assert "how it stands is not yours to see: this login may not describe its transactional ids" in said.out
         assert "client.properties stands for a file with kafka.sasl.username, kafka.sasl.password" in said.out
+
+
+@contextmanager
+def two_teams() -> Iterator[tuple[Sink, Sink]]:
+    """Of one cluster and ledger, with the permissions of docs/security.md: each under its own prefix."""
+    allowed, sinks = [], []
+    for user, team in (("alice", "team-a"), ("bob", "team-b")):
+        for operation in (acl.READ, acl.WRITE):
+            allowed.append(Acl(f"User:{user}", operation, acl.TOPIC, f"{team}.", acl.PREFIXED))
+            allowed.append(Acl(f"User:{user}", operation, acl.TOPIC, DEFAULT_LEDGER))
+        allowed.append(Acl(f"User:{user}", acl.WRITE, acl.TRANSACTIONAL_ID, f"{team}-", acl.PREFIXED))
+    users, topics = {"alice": "alice", "bob": "bob"}, {"team-a.t": 2, "team-b.t": 2}
+    with EmbeddedBroker(users=users, acls=allowed, topics={**topics, DEFAULT_LEDGER: 1}) as broker:
+        for user, team in (("alice", "team-a"), ("bob", "team-b")):
+            login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+            login |= {"sasl.username": user, "sasl.password": user}
+            place = f"{team}.t", f"{team}-orders", DEFAULT_LEDGER
+            sinks.append(Sink(broker.bootstrap_servers, *place, login=login, wall_ms=wall_ms() - 120_000))
+        alice, bob = sinks
+        yield alice, bob
+
+
+def test_what_another_team_has_decided_raises_no_alarm_about_ones_own_sink(shell: Shell) -> None:
+    """Two streams that were stopped after a batch, each seen by the login of the other."""
+    with two_teams() as (alice, bob):
+        words = [word for name, value in alice.login.items() for word in ("--option", f"kafka.{name}={value}")]
+        alice.decide_and_die(BATCH, committed=2)
+        bob.decide_and_die(BATCH, committed=2)
+        said = status(shell, alice, *words)
+        assert said.exit_code == 1 and said.out.count("LOOK: ") == 1 and "ACT NOW" not in said.out, said
+        assert "team-b-orders was decided 2 min ago, and how it stands is not yours to see" in said.out
+        assert "This is not all" not in said.out and "pykafka-sink recover" not in said.out
+        where = ("--bootstrap-server", alice.servers, *words)
+        listed = shell("ledger", *where, "--json").content["decisions"]
+        assert [one["verdict"] for one in listed] == ["committed", "open"]
+        # What is open of her own is told with its command, and finished.
+        replace(alice, sink_id="team-a-late").decide_and_die(BATCH)
+        assert [each["sink_id"] for each in findings(shell, alice, *words)] == ["team-a-late", "team-b-orders"]
+        done = shell("recover", "--all", *where)
+        assert done.exit_code == 0 and done.out.count("20 rows are visible") == 2, done
+        left = "decisions of sinks whose transactional ids this login may not describe (team-b-orders)"
+        assert f"left alone: 1 {left}" in done.out
+        again = shell("recover", "--all", *where)
+        assert again.exit_code == 0 and "no decision that this login may describe is open" in again.out
+
+
+def test_a_start_says_nothing_of_what_another_team_has_decided(caplog: pytest.LogCaptureFixture) -> None:
+    """Of writes without a label every start with their ledger learns. One decision is old, the other one is not."""
+    with two_teams() as (alice, bob):
+        for number, decided_ms in enumerate((1, wall_ms())):
+            run = run_of_query(f"write {number}")
+            write = replace(bob, sink_id=sink_id_of_write(bob.sink_id, run), run=run, wall_ms=decided_ms)
+            write.decide_and_die(UNNAMED_BATCH)
+        given = {"bootstrap.servers": alice.servers, **alice.login}
+        options = parse_sink_options({f"kafka.{name}": value for name, value in given.items()} | {"topic": alice.topic})
+        caplog.clear()
+        with client_of(alice.servers, **alice.login) as client:
+            Driver(options, alice.sink_id).recover(client)
+        assert not [line for line in caplog.messages if "team-b" in line]
 
 
 # ---- recover --all ---------------------------------------------------------------------------------------------------
@@ -510,7 +571,7 @@ def test_recover_all_finishes_every_open_decision_of_the_ledgers_that_are_named(
         each.decide_and_die(BATCH)
     labels = ["2026-11-01", "2026-11-02"]
     for label in labels:
-        replace(sinks[0], run=run_of_label(label, "unique")).decide_and_die(BatchKey("", label))
+        replace(sinks[0], run=sinks[0].run_of(label, "unique")).decide_and_die(BatchKey("", label))
     said = status(shell, sinks[0])
     assert said.exit_code == 2 and said.out.count("ACT NOW: ") == 5
     command = f"pykafka-sink recover --all --bootstrap-server {broker.bootstrap_servers}"

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
-from kafka_sink.kafka.auth import renewal
+from kafka_sink.kafka.auth import refused, renewal
 from kafka_sink.kafka.auth.renewal import Renewed, _try_get
 from kafka_sink.kafka.auth.secured import authenticator
 from kafka_sink.kafka.auth.token import token_source
@@ -354,7 +354,13 @@ def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenS
     assert len(server.requests) == 2
 
 
-def test_nobody_is_asked_for_tokens_that_nobody_needs(caplog: pytest.LogCaptureFixture) -> None:
+def test_nobody_is_asked_for_tokens_that_nobody_needs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What was refused is tried again after a minute (tests/unit/security/test_refused.py), and whoever asks once in
+    # minutes would look quiet.
+    monkeypatch.setattr(refused, "REFUSED_S_MIN", 0.1)
+    monkeypatch.setattr(refused, "REFUSED_S_MAX", 0.1)
     asked: list[int] = []
 
     def next_token() -> str:

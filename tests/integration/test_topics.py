@@ -10,9 +10,11 @@ import io
 import json
 import logging
 import re
+import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructType
 
@@ -25,12 +27,15 @@ from tests.support.commanding import Shell
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_views import view_of
+from tools.waiting import wait_until
 
 SCHEMA = StructType().add("value", StringType())
 WANTED = {
     "topic.create": "true", "topic.partitions": "4", "topic.replication.factor": "2",
     "topic.config.max.message.bytes": "2000000",
 }  # fmt: skip
+LETTERS = {"record.errors": "dead-letter", "dead.letter.topic": "bad"}
+BY_BROKERS = {"message.timestamp.type": "LogAppendTime"}
 UNKNOWN_TOPIC = 3
 
 
@@ -45,11 +50,55 @@ def plan(servers: str, topic: str = "new", **options: str) -> None:
 def test_a_missing_topic_is_made_as_wanted_and_the_one_for_dead_letters_without_its_configuration(
     broker: EmbeddedBroker,
 ) -> None:
-    plan(broker.bootstrap_servers, **{"record.errors": "dead-letter", "dead.letter.topic": "bad"})
+    plan(broker.bootstrap_servers, **LETTERS)
     topics = broker.do(lambda core: dict(core.cluster.topics))
     made = {name: [len(each.replicas) for each in topics[name].partitions] for name in ("new", "bad")}
     assert made == {"new": [2] * 4, "bad": [2] * 4}
-    assert topics["new"].configs == {"max.message.bytes": "2000000"} and topics["bad"].configs == {}
+    assert topics["new"].configs == {"max.message.bytes": "2000000"} and topics["bad"].configs == BY_BROKERS
+
+
+@pytest.mark.embedded_kafka(1, quirks="event-hubs-premium")
+def test_where_no_topic_can_be_configured_the_one_for_dead_letters_is_made_plainer(broker: EmbeddedBroker) -> None:
+    plainer = {name: value for name, value in WANTED.items() if not name.startswith("topic.config.")}
+    plan_batch(
+        {
+            "kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "new", **plainer, **LETTERS,
+            "topic.replication.factor": "1", "delivery.guarantee": "at-least-once",
+        },
+        SCHEMA, overwrite=False,
+    )  # fmt: skip
+    topics = broker.do(lambda core: dict(core.cluster.topics))
+    assert topics["bad"].configs == {} and len(topics["bad"].partitions) == 4
+
+
+def extent(servers: str, topic: str) -> tuple[int, int]:
+    """The first offset of partition 0, and the end."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "nobody"})
+    with contextlib.closing(consumer):
+        first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        return first, end
+
+
+def test_letters_of_old_rows_outlive_the_retention_that_deletes_rows_of_their_age(shell: Shell) -> None:
+    """Apache Kafka, which looks for what is to be deleted every 5 minutes unless told otherwise."""
+    a_year_ago_ms = int(time.time() * 1000) - 365 * 86_400_000
+    often = {
+        "log.retention.ms": 7 * 86_400_000, "log.retention.check.interval.ms": 500, "log.initial.task.delay.ms": 500,
+    }  # fmt: skip
+    with KafkaCluster(properties=often) as kafka:
+        servers = kafka.bootstrap_servers
+        plan(servers, **LETTERS, **{"topic.replication.factor": "1"})
+        with Producer({"bootstrap.servers": servers}) as producer:
+            for topic in ("new", "bad"):
+                letter = [("pykafka-sink.error", b"too large"), ("pykafka-sink.reason", b"too large")]
+                producer.send(topic, b"row", None, letter, a_year_ago_ms, 0).result(60)
+        wait_until(lambda: extent(servers, "new") == (1, 1), "rows of that age are deleted")
+        time.sleep(2)  # four more looks
+        assert extent(servers, "bad") == (0, 1)
+        again = ("replay", "--bootstrap-server", servers, "--from", "bad", "--to", "back", "--yes")
+        kafka.create_topic("back", config={"retention.ms": "-1"})
+        assert shell(*again).exit_code == 0
+        assert [(each.value, each.timestamp_ms) for each in read_topic(servers, "back")] == [(b"row", a_year_ago_ms)]
 
 
 def test_every_broker_knows_the_topic_when_the_plan_is_made(broker: EmbeddedBroker) -> None:

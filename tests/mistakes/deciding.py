@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit import committer, ledger, ledger_codec, ledger_read, next_step
+from kafka_sink.commit import committer, ledger, ledger_codec, ledger_read, next_step, session
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import OTHER_COUNTS, Kind, LedgerRecord, TransactionOutcome
@@ -22,7 +22,6 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, BatchSummary
 from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import SweepRule
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
-from tests.model import world
 from tests.sim.delivery import closings, query
 
 BEYOND_EVERYTHING = 1 << 40
@@ -125,12 +124,18 @@ def nameless_abort_without_ledger(patch: pytest.MonkeyPatch) -> None:
 def claim_of_another_label_is_a_rival(patch: pytest.MonkeyPatch) -> None:
     """all labels of a sink claim the same key, and a claim of another label counts as a takeover"""
 
-    def one_line(sink_id: str, key: BatchKey) -> Line:
+    def one_line(sink_id: str, key: BatchKey, ledger_topic: str) -> Line:
         return Line(sink_id)
 
-    for module in (query, committer, world):
+    for module in (query, session):
         patch.setattr(module, "line_of", one_line)
-    patch.setattr(ledger_read, "line_of_key", lambda key: Line(key.partition("/")[0]))
+    patch.setattr(ledger_read, "line_of_key", lambda key, _: Line(key.partition("/")[0]))
+
+
+def label_of_any_ledger(patch: pytest.MonkeyPatch) -> None:
+    """exports of one label share their line, whatever ledger each of them has"""
+    of_ledger = ledger.code_of_label
+    patch.setattr(ledger, "code_of_label", lambda label, _: of_ledger(label, ""))
 
 
 def open_decision_of_another_label_finished(patch: pytest.MonkeyPatch) -> None:

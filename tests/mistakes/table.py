@@ -87,6 +87,8 @@ MISTAKES = (
     # tests/unit/commit/test_commit_histories.py finds it in every run.
     Mistake(deciding.open_decision_of_another_label_finished),
     Mistake(deciding.label_swept_by_its_neighbour, seeds(400, TWINS)),
+    # tests/unit/commit/test_labels.py finds it in every run.
+    Mistake(deciding.label_of_any_ledger),
     Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.no_claim, seeds(2_000), Search(Budget(crashes=1, outdated=2))),
     Mistake(deciding.stale_identity_believed, seeds(20, PROCESSES), Search(Budget(processes=2), batches=3)),

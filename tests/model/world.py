@@ -22,7 +22,6 @@ from kafka_sink.commit.commit_step import CommitStep, Progress, SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.end_txn import COMMIT
 from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
-from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.listing import LIST
 from kafka_sink.commit.phase import Phase
@@ -477,7 +476,7 @@ class World:
     ) -> WorldState | Violation:
         run = self._run(driver)
         if session is None or session.run != run:
-            session = DriverSession(SINK, run, code=line_of(SINK, self._key(driver)).code)
+            session = DriverSession(SINK, run, code=self.settings.line_of(SINK, self._key(driver)).code)
         key = None if operation is DriverOperation.RECOVER else self._key(driver)
         receipts = [self._receipt(driver, receipt) for receipt in driver.receipts]
         job = Job(operation, key, receipts, may_close_later=self.closes_later, age_max_ms=0)
@@ -577,7 +576,7 @@ class World:
 
     def _run(self, driver: Driver) -> str:
         if self.has_labels:
-            return run_of_label(f"day-{driver.batch}", str(driver.run))
+            return run_of_label(f"day-{driver.batch}", str(driver.run), LEDGER)
         return f"{driver.number * 256 + driver.run:016x}"
 
     def _task_identity(self, driver: Driver, task: int) -> TaskIdentity:

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import kafka_sink
-from kafka_sink.commit.identity import code_of_label, run_of_label
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark import chunks
 from kafka_sink.spark.planning import PlannedWrite
@@ -228,14 +227,14 @@ def test_what_killed_runs_of_a_delivered_chunk_left_open_is_aborted_by_the_next_
     """One was killed while its tasks wrote. A second one decided, or even closed its decision, and was killed before it
     looked for open transactions. No later run writes this chunk, and so none commits it and looks."""
     label = "day-1/2-of-2-by-key"
-    key, runs = BatchKey("", label), [run_of_label(label, name) for name in ("killed in a task", "killed in a commit")]
+    key, other = BatchKey("", label), "another export"
     sink = Sink(kafka_4.bootstrap_servers, topic_name, topic_name[-60:].lstrip("-"), f"ledger-{topic_name}"[:249])
     sink.create()
-    sink.run = runs[0]
+    sink.run = sink.run_of(label, "killed in a task")
     sink.task(key, 0)
-    sink.run = f"{code_of_label('another export')}00000000"
-    sink.task(BatchKey("", "another export"), 1)
-    sink.run = runs[1]
+    sink.run = sink.run_of(other, "alive")
+    sink.task(BatchKey("", other), 1)
+    sink.run = sink.run_of(label, "killed in a commit")
     sink.decide_and_die(key)
     given = named(kafka_4, topic_name, sink_id=sink.sink_id, ledger_topic=sink.ledger_topic)
     if is_closed:
@@ -245,7 +244,7 @@ def test_what_killed_runs_of_a_delivered_chunk_left_open_is_aborted_by_the_next_
     frame = numbers(spark).where(F.crc32(F.col("key").cast("binary")) % 2 == 0)  # nothing for the second chunk
     assert kafka_sink.write_in_chunks(frame, given, chunks=2, by="key").skipped == 1
     (left_open,) = open_transactions(kafka_4.bootstrap_servers, sink.sink_id, 0)
-    assert code_of_label("another export") in left_open
+    assert sink.run_of(other, "alive") in left_open
 
 
 def test_the_chunk_of_a_row_follows_from_the_text_of_its_column_in_every_session(

@@ -19,6 +19,7 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.command_texts import broker_arguments
 from kafka_sink.commit.commit_step import Progress
 from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.identity import run_of_label
 from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
@@ -167,8 +168,11 @@ class Sink:
         job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=self.wall_ms)
         return Committer(self.settings(client), driver or self.session(key), job, client.now_ms())
 
+    def run_of(self, label: str, unique: str) -> str:
+        return run_of_label(label, unique, self.ledger_topic)
+
     def session(self, key: BatchKey) -> DriverSession:
-        return DriverSession(self.sink_id, self.run, code=line_of(self.sink_id, key).code)
+        return DriverSession(self.sink_id, self.run, code=line_of(self.sink_id, key, self.ledger_topic).code)
 
     def deliver(self, key: BatchKey, driver: DriverSession | None = None) -> None:
         """`driver`: the session of one that has committed before."""

@@ -179,8 +179,9 @@ def test_names_are_in_order_and_each_entry_says_everything() -> None:
 
 
 def headings(page: str) -> set[str]:
-    found = re.findall(r"^#+ (.*)$", (PATH.parent / page).read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
+    """The anchors of a page: of each heading its own, or the former one that it keeps."""
+    found = re.findall(r'^#+ (?:<a id="([^"]+)"></a>)?(.*)$', (PATH.parent / page).read_text("utf-8"), re.MULTILINE)
+    return {former or re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for former, title in found}
 
 
 def test_the_page_of_each_entry_is_there() -> None:

@@ -34,6 +34,14 @@ def comparison(title: str) -> list[str]:
     return [re.sub(r"\*|rows/s|ms", "", cell).strip() for cell in row.strip("|").split("|")][1:]
 
 
+def ages_of(rate: str) -> list[str]:
+    """The median age of a row at the reader, of this sink and of Spark's own."""
+    head, row = re.findall(rf"^\| (?:rows/s|{rate}) .*$", benchmark("latency"), re.MULTILINE)
+    sinks = [cell.strip() for cell in head.split("|")]
+    columns = [sinks.index(sink) for sink in ("ours, exactly once", "Spark's own sink")]
+    return [row.split("|")[column].split(", ")[0].strip() for column in columns]
+
+
 def rates(case: str) -> list[str]:
     """The rates of this sink and of Spark's own sink."""
     (row,) = re.findall(rf"^\| {case} .*$", benchmark("spark-shapes"), re.MULTILINE)
@@ -120,17 +128,23 @@ def test_the_times_that_are_compared_are_those_of_the_benchmarks() -> None:
     assert [cell.replace(",", "") for cell in comparison("micro-batch of 1000 rows")[:2]] == [
         " / ".join(one) for one in batch
     ]
-    head, latency = re.findall(r"^\| (?:rows/s|10,000) .*$", benchmark("latency"), re.MULTILINE)
-    sinks = [cell.strip() for cell in head.split("|")]
-    columns = [sinks.index(sink) for sink in ("ours, exactly once", "Spark's own sink")]
-    ages = [latency.split("|")[column].split(",")[0].strip() for column in columns]
-    assert comparison("row to reader")[:2] == ages
+    slow, fast = ages_of("1,000"), ages_of("10,000")
+    assert comparison("row to reader")[:2] == [" / ".join(pair) for pair in zip(slow, fast, strict=True)]
     firsts = [
         re.findall(rf"^\| {sink} \| ([\d,]+)", benchmark("cold-start"), re.MULTILINE)
         for sink in ("ours, exactly once", "Spark's own sink")
     ]
     seconds = [f"{int(found.replace(',', '')) / 1000:.1f} s" for (found,) in firsts]
     assert comparison("first write")[:2] == seconds
+
+
+@pytest.mark.parametrize("rate", ["1,000", "10,000"])
+def test_no_page_tells_the_latency_of_one_rate_only(rate: str) -> None:
+    ours, own = ages_of(rate)
+    performance, faq = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("performance.md", "faq.md"))
+    assert re.search(rf"{ours}( ms)? instead of {own} at {rate}\b", performance)
+    later = int(ours.replace(",", "")) - int(own.replace(",", ""))
+    assert f" {later} ms later at {rate}" in faq.replace("\n", " ")
 
 
 def test_the_committed_reference_of_the_api_is_up_to_date_and_has_every_public_name() -> None:
@@ -161,6 +175,29 @@ def test_a_link_out_of_the_docs_leads_to_a_copy_and_one_to_a_page_stays_one() ->
     assert site_pages.linked_paths(text, "docs/guides/batch.md") == ["README.md", "docs/options.md", "setup.py"]
     assert site_pages.relink("[`a`](docs/options.md)", "README.md") == "[`a`](options.md)"
     assert site_pages.relink("```\n[a](docs/options.md)\n```\n", "README.md") == "```\n[a](docs/options.md)\n```\n"
+
+
+def test_a_link_to_a_notebook_leads_to_a_page_with_its_texts_and_its_code() -> None:
+    assert site_pages.relink("[a](../examples/x.ipynb), [b](../examples/on_a_platform.ipynb)", "docs/platforms.md") == (
+        "[a](../examples/x.ipynb), [b](examples/on_a_platform.md)"
+    )
+    path = ROOT / "examples" / "on_a_platform.ipynb"
+    page = site_pages.notebook_page(path.read_text(encoding="utf-8"), "examples/on_a_platform.ipynb")
+    assert page.startswith("# A notebook for Databricks") and "`examples/on_a_platform.ipynb` in a clone" in page
+    (install,) = re.findall(r"```python\n(%pip install .*?)\n```", page, re.DOTALL)
+    assert "'numpy==1.26.4' 'pyarrow>=18,<26'" in install
+    assert page.count("```") == 2 * 5 and site_pages.notebooks() == [
+        "examples/on_a_platform.ipynb",
+        "examples/spark_to_kafka.ipynb",
+    ]
+
+
+def test_names_in_a_table_may_break_behind_their_signs_and_nowhere_else() -> None:
+    names = "<code>isolation.level=read_committed</code> 1.5 <code>.save()</code> <code>--py-files</code>"
+    broken = "isolation.<wbr>level=<wbr>read_<wbr>committed"
+    assert site_pages.breakable(f"<p>{names}</p><table>{names}</table>") == (
+        f"<p>{names}</p><table>{names.replace('isolation.level=read_committed', broken)}</table>"
+    )
 
 
 def test_the_navigation_takes_each_page_once_and_leaves_none_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import socket
 import threading
 import time
@@ -16,6 +17,14 @@ from tools.tidy import Source
 def found(rule: object, path: str, text: str) -> list[str]:
     assert callable(rule)
     return list(rule(Source(path, text)))
+
+
+def test_every_node_is_looked_at_but_for_what_says_how_a_name_is_used() -> None:
+    tree = ast.parse(
+        "@a(b=1)\nasync def f(x, *y, z: int = 2, **w):\n    return [k async for k in x if k], {**w}, f'{x!r:>3}'\n"
+    )
+    every = [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]
+    assert tidy.walk(tree) == every and len(every) > 25
 
 
 def test_the_whole_project_is_tidy() -> None:

@@ -1,4 +1,4 @@
-"""Ten questions of somebody who is new here: each is answered within two clicks from README, and sixty seconds of
+"""Questions of somebody who is new here: each is answered within two clicks from README, and sixty seconds of
 reading. The paths are taken here."""
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ class Path(NamedTuple):
 
 
 PATHS = (
-    Path("Where do I set a password?", ("docs/security.md",), "[PLAIN](#user-and-password-plain)"),
+    Path("Where do I set a password?", ("docs/security.md",), "on the driver and on each executor"),
     Path("What if my driver dies?", ("docs/faq.md", "exactly-once.md#what-happens-at-a-crash"), "commits the rest"),
+    Path("How long may I wait then?", ("docs/faq.md", "#what-if-my-driver-dies"), "within 15 minutes of the batch's"),
     Path("How fast is it with rows of 1 kB?", ("docs/performance.md",), "| 1 kB | **level**"),
+    Path("How old is a row at 1,000 rows/s?", ("docs/performance.md",), "1,039 instead of 719 at 1,000"),
     Path("Which Spark?", ("docs/compatibility.md",), "4.0 or newer"),
     Path("How do my consumers change?", ("docs/readers.md",), "isolation.level=read_committed"),
     Path("How is an export written once?", ("docs/guides/batch.md", "#once-however-often-the-job-runs"), "sink.id"),
@@ -36,6 +38,25 @@ PATHS = (
         "My Kafka is in Docker, and nothing happens",
         ("docs/options.md", "troubleshooting.md#advertises-this-address-a-hostname-of-docker-localhost"),
         "advertised.listeners",
+    ),
+    Path(
+        "INVALID_PRODUCER_EPOCH: is something lost?",
+        ("docs/options.md", "troubleshooting.md#producer_fenced-invalid_producer_epoch"),
+        "nothing is lost",
+    ),
+    Path("Can a topic take the rows that cannot be written?", ("docs/headers.md#dead-letters",), "`dead.letter.topic`"),
+    Path(
+        "Do two streams to one topic disturb each other?", ("docs/faq.md", "#can-two-jobs-write-to-one-topic"), "wait"
+    ),
+    Path("What do I monitor?", ("docs/operations.md",), "pykafka-sink status"),
+    Path("How do I upgrade?", ("docs/upgrading.md",), "install on driver and executors"),
+    Path(
+        "How does Airflow start it?", ("docs/guides/clusters.md", "#airflow-and-other-schedulers"), "`batch.id` the run"
+    ),
+    Path(
+        "Databricks 14.3: what works?",
+        ("docs/platforms.md",),
+        "14.3 LTS | functions; [install with pins](#versions-that-fit-together)",
     ),
     Path("Can I keep the checkpoint of my stream?", ("docs/migration.md", "#a-running-stream"), "it can be kept"),
     Path("How do I run it on Databricks?", ("docs/platforms.md", "#how-the-package-gets-there"), "%pip install"),
@@ -48,7 +69,8 @@ def section_of(text: str, anchor: str) -> str:
     if not anchor:
         return text
     headings = list(re.finditer(r"^#+ (.+)$", text, re.MULTILINE))
-    (found,) = [heading for heading in headings if anchor_of(heading[1]) == anchor]
+    # A heading that was changed keeps its former anchor.
+    (found,) = [one for one in headings if anchor_of(one[1]) == anchor or one[1].startswith(f'<a id="{anchor}">')]
     return text[found.start() :]
 
 

@@ -76,13 +76,24 @@ def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
 
 def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigAnswer) -> None:
     """Like `check_ledger_topic`, for a caller that has just requested the values of CHECKED and the metadata."""
+    if not create_ledger_if_missing(client, wanted, configs):
+        check_found_ledger(client, wanted.ledger_topic, configs)
+
+
+def create_ledger_if_missing(client: Client, wanted: LedgerOptions, configs: ConfigAnswer) -> bool:
+    """Whether it was missing; raises if it may not be created."""
     topic = wanted.ledger_topic
-    if _is_missing(client, topic, configs):
-        if not wanted.ledger_create:
-            raise ConfigError(missing_ledger_text(topic))
-        plan = _create(client, wanted)
-        _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, plan.replication_factor)
-        return
+    if not _is_missing(client, topic, configs):
+        return False
+    if not wanted.ledger_create:
+        raise ConfigError(missing_ledger_text(topic))
+    plan = _create(client, wanted)
+    _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, plan.replication_factor)
+    return True
+
+
+def check_found_ledger(client: Client, topic: str, configs: ConfigAnswer) -> None:
+    """Raises if it would delete records. What it has can be read and finished all the same."""
     configs = found_or_raise(configs)
     if configs is not None:
         check_cleanup_policy(topic, configs)

@@ -30,11 +30,11 @@ FAILED, ABORTED = "failed", "aborted"
 _OF_LABEL = "~"
 
 
-def marked_line(sink_id: str, key: BatchKey | None) -> Line:
+def marked_line(sink_id: str, key: BatchKey | None, ledger_topic: str) -> Line:
     """Whose marks they are. Planning knows the label of a write, but of a stream only the sink."""
     if key is not None and not key.is_named:
         return Line("")  # planning finishes those of every write
-    return line_of(sink_id, key) if key is not None and key.is_label else Line(sink_id)
+    return line_of(sink_id, key, ledger_topic) if key is not None and key.is_label else Line(sink_id)
 
 
 @dataclass(frozen=True)

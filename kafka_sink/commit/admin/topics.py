@@ -38,6 +38,10 @@ INVALID = frozenset({INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CON
 # Kafka's AclOperation codes, bit positions of a topic's authorized operations; and the number for operations not told.
 READ, WRITE = 3, 4
 NOT_TOLD = -(1 << 31)
+TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
+# A dead letter has the time of its row. Retention goes by the time that readers see: letters of rows that are older
+# would be deleted within minutes. The row's own time stays in the record, and a replay restores it.
+LETTER_CONFIGS = ((TIMESTAMP_TYPE, LOG_APPEND_TIME),)
 # What coordinators remember of transactions.
 TRANSACTION_LOG = "__transaction_state"
 

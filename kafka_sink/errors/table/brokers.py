@@ -231,7 +231,7 @@ PRODUCER_FENCED = _of_sending(
     "PKS-5005", "another producer took over",
     "A newer producer has the transactional id, or the transaction was open for longer than its limit.",
     "Stop the other producer, or raise kafka.transaction.timeout.ms above the time of the slowest task.",
-    ("another producer took it over",),
+    ("another producer took it over", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"),
     data="No record of the transaction becomes visible.",
     page="troubleshooting.md#producer_fenced-invalid_producer_epoch",
 )

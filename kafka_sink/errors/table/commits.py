@@ -73,9 +73,9 @@ EXPORT_TAKEN_OVER = ErrorEntry(
 )
 OTHER_NAME = ErrorEntry(
     "PKS-6009", "query has another sink id in the ledger",
-    "The checkpoint was moved, or sink.id was changed, perhaps back to an earlier one.",
-    "Set sink.id to the id that the text names. ledger.accept.new.sink=true writes the rows a second time. Several "
-    "outputs of one query: kafka_sink.write_batch for each.",
+    "The checkpoint was moved or copied, or sink.id was changed, perhaps back.",
+    "Set sink.id to the id that the text names; if its topics are others, stop that copy of the checkpoint. "
+    "ledger.accept.new.sink=true may write rows twice. Several outputs of one query: kafka_sink.write_batch for each.",
     ("knows this query under another sink id",),
     data=HELD,
 )

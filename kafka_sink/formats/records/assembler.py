@@ -9,8 +9,9 @@ A batch is closed when the next record does not fit, when it has reached the lim
 a flush). Closing joins the sections and compresses them. Whether a record fits is decided by an upper bound that is
 exact to two or three bytes; so no batch exceeds the limit unless a single record does, which is then alone in its
 batch. The limit is for the compressed batch: the topic's ratio is estimated from the batches so far, as in the Java
-client, and the limit before compression grows with it, up to the maximum request and a fair share of the memory. So a
-wrong estimate never causes a split.
+client, and the limit before compression grows with it, up to the maximum request and a fair share of the memory. What
+does not shrink is sent uncompressed (`Compressor.pack`), so no batch is above the maximum request, however wrong the
+estimate: only a topic that allows less than that causes a split.
 
 It knows no clock, no thread and no broker. One caller at a time.
 """
@@ -231,11 +232,11 @@ class Assembler(Generic[B]):
         if compressor is None:
             compressor = self._compressors[batch.topic] = self._compression(batch.topic)
         content = batch.sections[0] if len(batch.sections) == 1 else b"".join(batch.sections)
-        payload = compressor.compress(content)
+        codec_id, payload = compressor.pack(content)
         if batch.records_bytes > self._batch_bytes_max // 2 and compressor.codec_id != NONE:
             self._ratios.on_compressed(batch.topic, batch.records_bytes, len(payload))
         encoded = EncodedBatch(
-            codec=compressor.codec_id,
+            codec=codec_id,
             payload=payload,
             record_count=batch.record_count,
             base_timestamp_ms=batch.base_timestamp_ms,
@@ -258,6 +259,7 @@ class CompressionRatios:
 
     def on_compressed(self, topic: str, before: int, after: int) -> None:
         """Call for full batches only: small ones compress worse and are not representative."""
+        # Above 1 there is nothing to allow for: records that do not shrink are sent as they are.
         ratio = min(1.0, RATIO_MARGIN * after / before)
         expected = self.of(topic)
         # Too low an estimate makes batches too large, so a worse ratio counts at once.

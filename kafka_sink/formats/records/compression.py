@@ -56,6 +56,17 @@ class Compressor:
     codec_id: int
     compress: Callable[[Data], bytes]
 
+    def pack(self, content: Data) -> tuple[int, bytes]:
+        """The records of a batch as they are sent, and their codec: none if that one does not make them smaller.
+
+        So a batch is never larger than its records, whose size was compared with max.request.size: a row that was
+        accepted is not refused because random bytes grow in a codec.
+        """
+        packed = self.compress(content)
+        if self.codec_id == NONE or len(packed) < len(content):
+            return self.codec_id, packed
+        return NONE, bytes(content)
+
 
 def make_compressor(codec_name: str, level: int | None = None) -> Compressor:
     if codec_name not in CODEC_IDS:

@@ -14,6 +14,8 @@ from kafka_sink.formats.records.scalar import Headers
 HEADER_PREFIX = "pykafka-sink."
 ERROR = "error"
 REASON = "reason"
+# The target of the row, as far as it is known.
+TOPIC = "topic"
 # The one that the row itself has named, if it has.
 PARTITION = "partition"
 NO_PARTITION = "no such partition"

@@ -140,9 +140,10 @@ def encode_batch(records: Sequence[Record], codec: Compressor) -> EncodedBatch:
     """Encodes all `records`, at least one, as one batch."""
     base_timestamp_ms = records[0].timestamp_ms
     content = encode_records(records, base_timestamp_ms)
+    codec_id, payload = codec.pack(content)
     return EncodedBatch(
-        codec=codec.codec_id,
-        payload=codec.compress(content),
+        codec=codec_id,
+        payload=payload,
         record_count=len(records),
         base_timestamp_ms=base_timestamp_ms,
         max_timestamp_ms=max(record.timestamp_ms for record in records),

@@ -51,6 +51,9 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 # How setting up a session fails: refused, no credentials, or temporarily.
 _FAILURES = (AuthenticationError, ConfigError, TransportError)
 CORRELATION_ID_MAX = 2**31 - 1
+# A broker closes the connection without a word if a request is above its limit. Only who has raised max.request.size
+# sends as much as this.
+LARGE_REQUEST_BYTES = 8 * 1024 * 1024
 
 # A broker computes the time from its quota windows (11 of one second by default). A minute allows for longer windows; a
 # larger value is from a broken peer and would block a node for up to 24 days. A shorter wait does no harm: the broker
@@ -134,6 +137,8 @@ class Connection:
         self.deadline_ms: int | None = None
         self.commands = commands
         self._next_correlation_id = 0
+        # Size and correlation id of the last large request.
+        self._large = (0, -1)
         # The versions that the broker offers, by API.
         self.ranges: dict[int, tuple[int, int]] = {}
         # Cache of negotiated versions, by API and the versions that the request allows.
@@ -148,6 +153,20 @@ class Connection:
         if self.state is ConnectionState.READY:
             return len(self.in_flight)
         return sum(request.purpose is not self for request in self.in_flight)
+
+    @property
+    def large_bytes_in_flight(self) -> int:
+        """The size of a large request without an answer; 0: there is none."""
+        size, correlation_id = self._large
+        return size if any(request.correlation_id == correlation_id for request in self.in_flight) else 0
+
+    @property
+    def in_flight_text(self) -> str:
+        text, size = f"{self.in_flight_count} requests in flight", self.large_bytes_in_flight
+        if not size:
+            return text
+        limit = "socket.request.max.bytes (104857600 by default)"
+        return f"{text}, one of {size} bytes (on one above {limit} brokers close the connection)"
 
     def timeout_text(self, now_ms: int) -> str:
         request = min(self.in_flight, key=lambda request: request.deadline_ms)
@@ -234,6 +253,9 @@ class Connection:
         self._next_correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
         request.correlation_id, request.version = correlation_id, version
         request.sent_ms, request.deadline_ms = now_ms, now_ms + request.timeout_ms
+        size = sum(map(len, buffers))
+        if size > LARGE_REQUEST_BYTES:
+            self._large = (size, correlation_id)
         self.in_flight.append(request)
         if self.deadline_ms is None or request.deadline_ms < self.deadline_ms:
             self.deadline_ms = request.deadline_ms

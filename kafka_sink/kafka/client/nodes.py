@@ -17,7 +17,6 @@ from types import MappingProxyType
 
 from kafka_sink.errors import (
     AuthenticationError,
-    ConfigError,
     KafkaSinkError,
     LocalProtocolError,
     TransportError,
@@ -40,6 +39,7 @@ from kafka_sink.kafka.client.commands import (
     Written,
 )
 from kafka_sink.kafka.client.connection import Connection, ConnectionState
+from kafka_sink.kafka.client.connection_loss import failure_of_loss, is_final, notice_level
 from kafka_sink.kafka.client.node import LANE_STEP, Node, broker_of, first_due_ms
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import Api
@@ -378,7 +378,7 @@ class NodeSet:
         connection = node.connection
         if isinstance(event, Disconnected):
             del self.by_connection[event.connection_id]  # there is nothing to disconnect
-            self._fail(node, now_ms, _failure_of_loss(connection, event.reason))
+            self._fail(node, now_ms, failure_of_loss(connection, event.reason))
             return
         if isinstance(event, Connected):
             connection.on_connected(now_ms)
@@ -495,9 +495,9 @@ class NodeSet:
         self.losses += 1
         self.last_failure = failure
         hint = f" (next attempt in {node.retry_at_ms - now_ms} ms at the earliest)"
-        if _is_final(failure):
+        if is_final(failure):
             hint = self._on_refusal(node, now_ms, failure)
-        level = _notice_level(failure, was_ready=was_ready, failures=node.failures)
+        level = notice_level(failure, was_ready=was_ready, failures=node.failures)
         self.log(level, f"{failure}{hint}")
         self._settle(node)
 
@@ -567,34 +567,3 @@ class NodeSet:
 
 def _lanes_of(node_id: int) -> list[int]:
     return [node_id + number * LANE_STEP for number in range(LANES_MAX)]
-
-
-def _is_final(failure: KafkaSinkError) -> bool:
-    """Credentials or a certificate were refused, or their source does not exist."""
-    return isinstance(failure, (AuthenticationError, ConfigError))
-
-
-def _failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSinkError:
-    text = f"connection to {connection.title}"
-    if _is_final(reason):
-        return type(reason)(f"{text} was refused: {reason}", reason.entry)
-    if connection.state is ConnectionState.CONNECTING:
-        return copy_error(reason, f"{text} could not be established: {reason}")
-    if connection.state is ConnectionState.NEGOTIATING:
-        hint = "is a TLS listener behind this port? Brokers at their limit (max.connections.per.ip) do that as well"
-        return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
-    if connection.state in (ConnectionState.HANDSHAKING, ConnectionState.AUTHENTICATING):
-        return TransportError(f"{text} was lost while it authenticated: {reason}")
-    hint = "; does this listener want SASL? Then set security.protocol=SASL_SSL or SASL_PLAINTEXT, and credentials"
-    hint = "" if connection.has_served or connection.uses_sasl else hint
-    return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}{hint}")
-
-
-def _notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) -> str:
-    if _is_final(failure):
-        return "warning"
-    # Consecutive failures other than the 1st, 2nd, 4th, 8th go to debug: a dead broker must not fill the log.
-    if failures & (failures - 1):
-        return "debug"
-    # Losing a connection that had worked is normal (a broker restarts); one that never worked needs attention.
-    return "info" if was_ready and isinstance(failure, TransportError) else "warning"

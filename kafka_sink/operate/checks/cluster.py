@@ -31,6 +31,9 @@ from kafka_sink.operate.checks.replicas import (
 OFFSETS = "__consumer_offsets"
 LOG_REPLICAS, LOG_IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
 OFFSETS_REPLICAS, DEFAULT_REPLICAS = "offsets.topic.replication.factor", "default.replication.factor"
+REQUEST_BYTES = "socket.request.max.bytes"
+# What names, ids and headers may add to the records of a request.
+FRAME_PERCENT = 1
 _LINE, _NO_BATCH = "transaction log", "no transaction begins or ends"
 
 
@@ -113,6 +116,19 @@ def other_topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         text = f"{DEFAULT_REPLICAS}={default}, and {there_are(brokers)}: topics made with defaults are refused"
         advice = f"{_fewer(DEFAULT_REPLICAS, len(brokers))}; in this job topic.replication.factor={len(brokers)}"
         yield warn("new topics", text, advice)
+
+
+def request_size(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """A request is a little larger than its records. Brokers close the connection on one that is too large, so that it
+    is sent again and again. No result if all fit, or brokers do not tell."""
+    (allowed,) = _numbers_of(client, REQUEST_BYTES)
+    wanted = job.options.producer.max_request_size
+    if allowed is None or wanted * (100 + FRAME_PERCENT) // 100 <= allowed:
+        return
+    text = f"{REQUEST_BYTES}={allowed}, and a request may take max.request.size={wanted} and {FRAME_PERCENT} % more: "
+    text = f"{text}brokers close the connection on a larger one without a word, and it never arrives"
+    raised = restart_with(f"{REQUEST_BYTES}={wanted * (100 + FRAME_PERCENT) // 100 + 1}")
+    yield warn("sizes", text, f"set kafka.max.request.size={allowed * (99 - FRAME_PERCENT) // 100}, or {raised}")
 
 
 def _numbers_of(client: Client, *names: str) -> list[int | None]:

@@ -20,7 +20,7 @@ from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import LedgerListing
-from kafka_sink.commit.open_decisions import Standing, describe_open, judge_open
+from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing, describe_open, judge_open
 from kafka_sink.errors import ConfigError
 from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
@@ -119,6 +119,9 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
         if each.standing is Standing.COMMITTED:
             advice = f"the next commit of its query tells the ledger, or {recover}{commands.hint}"
             yield warn("decisions", f"{text} and committed", advice)
+            continue
+        if each.standing is Standing.HIDDEN:
+            yield ok("decisions", f"{text}, and {HIDDEN_TEXT}")
             continue
         if each.left_ms is not None:
             advice = f"start the query, or {recover}, within {each.left_ms // 1000} s"

@@ -44,7 +44,7 @@ ClusterProbe = Callable[[CheckedJob, Client], Iterable[ProbeResult]]
 GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
     "brokers": (brokers.listeners, brokers.clock),
     "topic": (topics.topics,),
-    "transaction log": (cluster.transaction_log, cluster.other_topics, quotas.quotas),
+    "transaction log": (cluster.transaction_log, cluster.other_topics, cluster.request_size, quotas.quotas),
     "permissions": (permissions.permissions,),
     "transactions": (transactions.availability, permissions.coordinator, transactions.ids),
     "ledger": (ledger.ledger,),

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from kafka_sink.commit.admin.client import Client, new_topic_row
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, UNCLEAN
-from kafka_sink.commit.admin.topics import TopicState, differences, topic_state
+from kafka_sink.commit.admin.topics import LOG_APPEND_TIME, TIMESTAMP_TYPE, TopicState, differences, topic_state
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.errors import BrokerError, KafkaSinkError
 from kafka_sink.kafka.client.ask import Controller, Repeat
@@ -30,9 +30,8 @@ from kafka_sink.operate.checks.transactions import commands_of
 from kafka_sink.options.sink_options import TopicPlan
 
 ALL = -1
-# Of a batch: Kafka's defaults of the two sizes differ by less.
-HEADER_BYTES = 1024
-_LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP, UNCLEAN)
+_RETENTION, _FOR_EVER = "retention.ms", "-1"
+_LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP, UNCLEAN, TIMESTAMP_TYPE, _RETENTION)
 # Of a likely misspelling; the usual limit of 0.6 also gives other names.
 _NEAR = 0.8
 _AUTO_CREATE = "auto.create.topics.enable"
@@ -82,6 +81,8 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
         yield from size_findings(job, topic, state.configs)
         if "compact" in (state.configs.get(CLEANUP) or ""):
             yield from _key_findings(job, topic)
+        if topic == job.options.dead_letter_topic:
+            yield from _letter_findings(job, topic, state.configs)
     if plan is not None:
         found = "; ".join(differences(state, plan))
         if found:
@@ -104,6 +105,16 @@ def _key_findings(job: CheckedJob, topic: str) -> Iterator[ProbeResult]:
         nothing = "b''" if key.dataType.typeName() == "binary" else "''"
         advice = "drop such rows, and let the schema say so: df = df.where('key IS NOT NULL').withColumn('key', "
         yield warn("columns", text, f"{advice}F.coalesce('key', F.lit({nothing})))")
+
+
+def _letter_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
+    """A letter has the time of its row."""
+    has_row_times = job.schema is None or "timestamp" in job.schema.names
+    is_deleted_from = "delete" in (configs.get(CLEANUP) or "") and configs.get(_RETENTION) != _FOR_EVER
+    if has_row_times and is_deleted_from and configs.get(TIMESTAMP_TYPE) != LOG_APPEND_TIME:
+        text = f"{topic} deletes dead letters by the times of their rows: those of rows that are older than "
+        text = f"{text}{_RETENTION}={configs.get(_RETENTION)} are gone within minutes"
+        yield warn("topic", text, tools_for(job.options.producer).alter_topic(topic, TIMESTAMP_TYPE, LOG_APPEND_TIME))
 
 
 def plan_of(job: CheckedJob, topic: str) -> TopicPlan | None:
@@ -133,10 +144,10 @@ def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]
         text = f"{text}refused, and sent again in pieces"
         advice = f"set kafka.batch.size={largest // 2}, or {tools.alter_topic(topic, MESSAGE_BYTES, 1048588)}"
         yield warn("sizes", text, advice)
-    elif producer.max_request_size > largest + HEADER_BYTES:
+    elif producer.max_request_size > largest:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below max.request.size={producer.max_request_size}: a row "
         text = f"{text}between the two is refused by the broker, and its write fails"
-        raised = tools.alter_topic(topic, MESSAGE_BYTES, producer.max_request_size + HEADER_BYTES)
+        raised = tools.alter_topic(topic, MESSAGE_BYTES, producer.max_request_size)
         advice = f"set kafka.max.request.size={largest}, or {raised}"
         yield warn("sizes", text, advice)
     else:

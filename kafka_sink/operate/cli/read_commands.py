@@ -20,6 +20,7 @@ from kafka_sink.operate.cli.report import (
     OPEN,
     REFUSED,
     Report,
+    batch_named,
     batch_word,
     decision,
     table,
@@ -129,7 +130,7 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
         known.update((each.ledger_key, each.record) for each in found)
         unreadable = [each for each in found if each.record is None]
         said = [
-            f"{record.sink_id}: batch {batch_word(record.key)} {verdict_word(record, standings.get(ledger_key))}, "
+            f"{record.sink_id}: {batch_named(record.key)} {verdict_word(record, standings.get(ledger_key))}, "
             f"{record.row_count} rows"
             for ledger_key, record in ((each.ledger_key, each.record) for each in news)
             if record is not None

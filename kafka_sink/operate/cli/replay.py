@@ -17,12 +17,13 @@ from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.commit.command_texts import broker_arguments
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import NotAnswered
+from kafka_sink.commit.messages import some
 from kafka_sink.commit.replay import Replay, ReplayPlan, Restored, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.errors.table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
-from kafka_sink.formats.records.dead_letter import REASON, parse_dead_letter
+from kafka_sink.formats.records.dead_letter import REASON, TOPIC, parse_dead_letter
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.operate.cli.brokers import chosen_ledger, producer_options
 from kafka_sink.operate.cli.report import DONE, Report, confirm, table
@@ -37,6 +38,8 @@ FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark
 LINES_EVERY_S = 5.0
 # The answer that is asked for before records get into a table.
 OLD_VALUES = "write old values"
+# And before letters of rows that had another target become records of this one.
+OTHER_TOPICS = "write rows of other topics"
 # How long a run that ends by an error or by Ctrl-C waits for the abort of its transaction.
 ABORT_S = 5.0
 
@@ -196,16 +199,43 @@ def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(set(found[name]))) for name in sorted(found)}
 
 
+class Letters:
+    """What was found in letters, before anything is written. `topics`: the targets of the rows that are chosen."""
+
+    def __init__(self) -> None:
+        self.topics, self.left_out, self.reasons = Counter[str](), Counter[str](), Counter[str]()
+
+    def count_others(self, target: str) -> int:
+        """A topic of dead letters may be that of several sinks."""
+        return sum(count for topic, count in self.topics.items() if topic not in ("", target))
+
+
+def look_at_letters(session: ReplaySession, plan: ReplayPlan) -> Letters:
+    found = Letters()
+    for partition, (begin, end) in plan.extents.items():
+        for records, _ in session.reader(partition).read(begin, end):
+            chosen, left_out = session.replay.split_letters(records)
+            found.topics.update(restored.topic for restored in chosen)
+            found.left_out.update(left_out)
+            parsed = (parse_dead_letter(letter.headers) for _, letter in records)
+            found.reasons.update(each[1].get(REASON, "") for each in parsed if each)
+    return found
+
+
 def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
     plan = session.plan()
     if given.dry_run:
         return _dry_run(session, plan)
     if not plan.left_count:
         return _report(plan.progress, plan.progress, "nothing is left to look at")
-    print_error("\n".join(plan_lines(plan, is_compacted=session.is_compacted)))
-    if session.is_compacted:
-        confirm(given, [], f'Type "{OLD_VALUES}" to go on: ', (OLD_VALUES,))
-    else:
+    # Whoever chooses by topic has named the rows' targets.
+    letters = Letters() if TOPIC in session.replay.filters else look_at_letters(session, plan)
+    print_error("\n".join(plan_lines(plan, letters, is_compacted=session.is_compacted)))
+    words = [OLD_VALUES] if session.is_compacted else []
+    words += [OTHER_TOPICS] if letters.count_others(session.replay.target) else []
+    for each in words:
+        confirm(given, [], f'Type "{each}" to go on: ', (each,))
+    if not words:
         confirm(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
@@ -216,14 +246,17 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
     return _report(before, after, "done")
 
 
-def plan_lines(plan: ReplayPlan, *, is_compacted: bool) -> list[str]:
+def plan_lines(plan: ReplayPlan, letters: Letters, *, is_compacted: bool) -> list[str]:
     progress = plan.progress
     wanted = " and ".join(f"{name} is {' or '.join(of)}" for name, of in sorted(progress.filters.items()))
-    letters = f"dead letters of {progress.source}{f' whose {wanted}' if wanted else ''}"
+    chosen = f"dead letters of {progress.source}{f' whose {wanted}' if wanted else ''}"
     lines = [
-        f"Replay {progress.name}: {letters} become records of {progress.target}.",
+        f"Replay {progress.name}: {chosen} become records of {progress.target}.",
         f"Up to {plan.left_count} are left to look at, in {len(plan.extents)} partitions.",
     ]
+    if letters.topics:
+        named = [f"{topic or 'no known topic'} ({count})" for topic, count in letters.topics.most_common()]
+        lines.append(f"Those that are chosen are of rows for {some(named, 'topics more')}.")
     if progress.seen_count:
         left_out = progress.seen_count - progress.written_count
         lines.append(
@@ -239,6 +272,12 @@ def plan_lines(plan: ReplayPlan, *, is_compacted: bool) -> list[str]:
         "Each record has the key, value, headers and timestamp of its row, and the partition that it named; the "
         "letters stay."
     )
+    others = letters.count_others(progress.target)
+    if others and TOPIC not in progress.filters:
+        lines.append(
+            f"WARNING: {others} of them are of rows for other topics than {progress.target}, perhaps of other sinks: "
+            f"--filter topic={progress.target} leaves them out."
+        )
     if is_compacted:
         lines.append(
             f"WARNING: {progress.target} is compacted. A record is older than what may be there by now under its key: "
@@ -250,28 +289,21 @@ def plan_lines(plan: ReplayPlan, *, is_compacted: bool) -> list[str]:
 
 
 def _dry_run(session: ReplaySession, plan: ReplayPlan) -> Report:
-    """Reads all letters and writes nothing: counts them by reason."""
-    chosen_count, left_out, reasons = 0, Counter[str](), Counter[str]()
-    for partition, (begin, end) in plan.extents.items():
-        for records, _ in session.reader(partition).read(begin, end):
-            chosen, others = session.replay.split_letters(records)
-            chosen_count += len(chosen)
-            left_out.update(others)
-            reasons.update(
-                found[1].get(REASON, "")
-                for found in (parse_dead_letter(letter.headers) for _, letter in records)
-                if found
-            )
-    plan_text = plan_lines(plan, is_compacted=session.is_compacted)
+    """Reads all letters and writes nothing: counts them by topic and by reason."""
+    letters, target = look_at_letters(session, plan), session.replay.target
+    chosen_count, reasons = sum(letters.topics.values()), sorted(letters.reasons.items())
     content = {
         **_content(plan.progress),
         "would_write": chosen_count,
-        "would_leave_out": dict(sorted(left_out.items())),
-        "reasons": dict(sorted(reasons.items())),
+        "would_leave_out": dict(sorted(letters.left_out.items())),
+        "topics": dict(sorted(letters.topics.items())),
+        "reasons": dict(reasons),
     }
-    counts = ["", *table(("REASON", "LETTERS"), sorted(reasons.items()))] if reasons else []
-    lines = [*plan_text, *counts, "", f"{chosen_count} would be written to {session.replay.target}; nothing was."]
-    return Report(DONE, content, [*lines, *(f"{count} left out: {why}" for why, count in sorted(left_out.items()))])
+    lines = plan_lines(plan, letters, is_compacted=session.is_compacted)
+    lines += ["", *table(("REASON", "LETTERS"), reasons)] if reasons else []
+    lines += ["", f"{chosen_count} would be written to {target}; nothing was."]
+    lines += [f"{count} left out: {why}" for why, count in sorted(letters.left_out.items())]
+    return Report(DONE, content, lines)
 
 
 def _report(before: ReplayProgress, after: ReplayProgress, word: str) -> Report:

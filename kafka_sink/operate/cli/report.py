@@ -70,6 +70,11 @@ def batch_word(key: BatchKey) -> str:
     return f"{key.batch_id} of {key.query_id}" if key.query_id else f"{key.batch_id!r}"
 
 
+def batch_named(key: BatchKey) -> str:
+    """For a sentence."""
+    return f"batch {batch_word(key)}" if key.is_named else "a batch write without a name"
+
+
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Columns of minimal width; numbers right-aligned."""
     every = [list(row) for row in rows]

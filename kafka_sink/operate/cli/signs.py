@@ -20,7 +20,7 @@ from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import ProducerMarks
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
-from kafka_sink.operate.cli.report import batch_word, verdict_word
+from kafka_sink.operate.cli.report import batch_named, verdict_word
 from kafka_sink.operate.cli.sink_client import SinkClient
 from kafka_sink.operate.status.collect import BETWEEN_LOOKS_S
 from kafka_sink.operate.status.findings import span
@@ -81,7 +81,7 @@ class Signs:
         if self.claim is not None:
             lines.append(f"  last claimed the ledger: run {self.claim[0]}, {span(self.at_ms - self.claim[1])} ago")
         if (newest := self.newest) is not None:
-            what = f"batch {batch_word(newest.key)}, {verdict_word(newest)}, run {newest.run}"
+            what = f"{batch_named(newest.key)}, {verdict_word(newest)}, run {newest.run}"
             lines.append(f"  newest decision: {what}, {span(self.at_ms - newest.wall_ms)} ago")
         by_run: dict[str, list[TransactionDescription]] = {}
         for one in self.transactions:

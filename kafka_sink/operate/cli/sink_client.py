@@ -21,7 +21,7 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.commit.each_line import carry_out, lines_of, operate_each_line
 from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
-from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of
+from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, NotAnswered, TransactionListing
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
@@ -138,36 +138,37 @@ class SinkClient(ClusterSession):
 
     def check_ledger_is_theirs(self) -> None:
         """Before transactions without a decision are aborted: this ledger must be the one that would contain the
-        decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
-        not to this ledger has another one. A sink that never had a driver has no decisions."""
-        lines = lines_of(self.list_open_transactions().found)
-        for sink_id in sorted({line.sink_id for line in lines}):
-            state = self.run_step(LedgerRead(self.settings(), sink_id), "the ledger").state
-            if state is not None and (state.newest or state.claims or state.closed):
-                continue
-            # That of the sink, too: earlier releases had no other one.
-            own = {Line(sink_id), *(line for line in lines if line.sink_id == sink_id)}
-            ids = [line.driver_id for line in sorted(own)]
-            drivers = DescribeTransactions(self.settings(), ids)
+        decision. A driver claims its ledger before it decides anything, so the driver of a line that is known to the
+        brokers but not to this ledger has another one. A line that never had a driver has no decisions."""
+        of_line = {line: one for one in self.list_open_transactions().found for line in lines_of([one])}
+        known = self.run_step(LedgerListing(self.settings(), self.sink_id), "the ledger").lines
+        known_sinks = {line.sink_id for line in known}
+        for line in sorted(of_line.keys() - known):
+            is_known_sink = line.sink_id in known_sinks
+            # Earlier releases had one driver for all lines of a sink.
+            own = {line} if is_known_sink else {line, Line(line.sink_id)}
+            drivers = DescribeTransactions(self.settings(), [each.driver_id for each in sorted(own)])
             if self.run_step(drivers, "the ids of the sink's drivers").found:
+                about = f" about the batch.id of {of_line[line].transactional_id}" if is_known_sink else ""
                 raise ConfigError(
-                    f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
-                    "it: its decisions are in another ledger, or this ledger was emptied. Open transactions may be "
-                    "decided. Nothing was aborted. Compare --ledger-topic with the option ledger.topic of the query",
+                    f"the ledger {self.ledger_topic} has no record of sink {line.sink_id}{about}, but the brokers know "
+                    "a driver of it: its decisions are in another ledger, or this ledger was emptied. Open "
+                    "transactions may be decided. Nothing was aborted. Compare --ledger-topic with the option "
+                    "ledger.topic of the query",
                     NO_SUCH_SINK,
                 )
 
     def judge_open(self, found: list[Listed]) -> tuple[list[Listed], dict[str, OpenDecision]]:
         """How the open decisions among these stand, by ledger key. A query may close one between the two questions, and
         use its transactions again: what looks overdue is read once more."""
-        judged = self._judge_open(found)
+        judged = self.standings_of(found)
         if any(each.standing is Standing.OVERDUE for each in judged.values()):
             again = self.list_decisions()
             if again != found:
-                return again, self._judge_open(again)
+                return again, self.standings_of(again)
         return found, judged
 
-    def _judge_open(self, found: Sequence[Listed]) -> dict[str, OpenDecision]:
+    def standings_of(self, found: Sequence[Listed]) -> dict[str, OpenDecision]:
         intents = [(each.ledger_key, each.record) for each in found if each.record and each.record.kind is Kind.INTENT]
         elsewhere = [(key, record) for key, record in intents if self.ask_if_elsewhere(record)]
         judged = {key: OpenDecision(record, Standing.UNKNOWN) for key, record in elsewhere}
@@ -216,11 +217,12 @@ class SinkClient(ClusterSession):
 
     def run(self, operation: DriverOperation, sink_id: str, key: BatchKey) -> CommitResult:
         """Runs as the driver that decides about the batch: the current one is fenced."""
-        return self._run(Job(operation, key, wall_ms=self.wall_ms), line_of(sink_id, key))
+        return self._run(Job(operation, key, wall_ms=self.wall_ms), self.settings().line_of(sink_id, key))
 
     def finish(self, record: LedgerRecord) -> CommitResult:
         """Completes this open decision, and others of its line."""
-        return self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line_of(record.sink_id, record.key))
+        job = Job(DriverOperation.FINISH, wall_ms=self.wall_ms)
+        return self._run(job, self.settings().line_of(record.sink_id, record.key))
 
     def _run(self, job: Job, line: Line) -> CommitResult:
         session = DriverSession(line.sink_id, code=line.code)

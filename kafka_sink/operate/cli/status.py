@@ -140,7 +140,7 @@ def finding_lines(found: list[Finding], brokers: BrokerArguments, named: Sequenc
     for each in found:
         lines += ["", f"{WORDS[each.severity].upper()}: {each.text}{':' if each.commands else '.'}"]
         lines += [f"    {command}" for command in each.commands]
-    recoverable = [each for each in found if each.trouble in (Trouble.OPEN, Trouble.OVERDUE)]
+    recoverable = [each for each in found if each.trouble in (Trouble.OPEN, Trouble.OVERDUE) and each.commands]
     if len(recoverable) > 1:
         ledgers = {each.ledger_topic for each in recoverable}
         # Each of these commands is also about the default one.

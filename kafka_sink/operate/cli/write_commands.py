@@ -24,7 +24,7 @@ from kafka_sink.operate.cli.report import (
     REFUSED,
     YES,
     Report,
-    batch_word,
+    batch_named,
     confirm,
     decision,
     verdict_word,
@@ -52,7 +52,7 @@ def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
     recovered = [result for result in results if result.conclusion is Conclusion.RECOVERED]
     result = (recovered or results)[0]
     if recovered and before:
-        named = ", ".join(batch_word(record.key) for record in before)
+        named = ", ".join(batch_named(record.key) for record in before)
         rows = sum(record.row_count for record in before)
         text = f"finished {named} of sink {sink.named_sink}: {rows} rows are visible"
     elif recovered:
@@ -150,7 +150,7 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
         return _result_report(sink, result, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
     word = "will run again" if given.replay else "was accepted as it is"
     return _result_report(
-        sink, result, DONE, f"batch {batch_word(chosen.key)} of sink {sink.named_sink} {word}; start the query"
+        sink, result, DONE, f"{batch_named(chosen.key)} of sink {sink.named_sink} {word}; start the query"
     )
 
 
@@ -173,7 +173,7 @@ def _close_open_ones(sink: SinkClient, given: argparse.Namespace, records: list[
 def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:
     named = "no batch" if given.batch is None else f"no batch {given.batch}"
     pending = [record for record in records if record.kind is Kind.INTENT]
-    states = ", ".join(f"{batch_word(record.key)} is {verdict_word(record)}" for record in records)
+    states = ", ".join(f"{batch_named(record.key)} is {verdict_word(record)}" for record in records)
     text = f"{named} of sink {sink.named_sink} is lost ({states}); there is nothing to choose"
     if pending:
         command = f"`{sink.commands.recover(sink.named_sink)}`"

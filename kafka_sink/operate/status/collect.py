@@ -22,8 +22,9 @@ from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TRANSACTION_LOG
 from kafka_sink.commit.command_texts import BrokerArguments
 from kafka_sink.commit.commit_step import SingleStep
-from kafka_sink.commit.describe_transactions import DescribeTransactions
-from kafka_sink.commit.identity import parse_task_identity
+from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
+from kafka_sink.commit.each_line import lines_of
+from kafka_sink.commit.identity import Line, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
@@ -100,13 +101,15 @@ class ClusterLook:
         listed = self._list_transactions(topics)
         described = self._describe([*_open_ids(listed), *_decided_ids(read)])
         at_ms = int(time.time() * 1000)
+        transactions = [one for _, one in sorted(described.found.items()) if one.state in OPEN_STATES]
         found = ClusterFacts(
             at_ms,
             self.client.cluster_id(),
             [self._judge_ledger(each, described, at_ms) for each in read],
-            [one for _, one in sorted(described.found.items()) if one.state in OPEN_STATES],
+            transactions,
             _count_ids(listed),
             asked_topics=self.asked_topics,
+            drivers=_drivers_of(transactions, listed),
         )
         found = replace(found, ends=self._list_ends(topics, found.written_topics))
         found = self._look_for_hanging(found, listed)
@@ -173,7 +176,7 @@ class ClusterLook:
         listing = self.client.run_step(LedgerListing(self.settings_of(topic), None))
         if listing.listed is None:
             return LedgerFacts(topic, problem=f"the ledger {topic} was not read: {listing.reason}")
-        return LedgerFacts(topic, listing.listed)
+        return LedgerFacts(topic, listing.listed, lines=listing.lines)
 
     # ---- transactions --------------------------------------------------------------------------------------------
 
@@ -207,7 +210,7 @@ class ClusterLook:
 
     def _describe(self, transactional_ids: Iterable[str]) -> DescribeTransactions:
         ids = dict.fromkeys(transactional_ids)
-        step = DescribeTransactions(self.settings_of(DEFAULT_LEDGER), list(ids))
+        step = DescribeTransactions(self.settings_of(DEFAULT_LEDGER), list(ids), passes_over_refused=True)
         if not ids:
             return step
         limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
@@ -377,6 +380,12 @@ class Repeated:
 
 def _open_ids(listed: Mapping[str, ListedId]) -> Iterator[str]:
     return (name for name, one in sorted(listed.items()) if one.state in OPEN_STATES)
+
+
+def _drivers_of(transactions: Iterable[TransactionDescription], listed: Mapping[str, ListedId]) -> frozenset[str]:
+    """Earlier releases had one driver for all lines of a sink."""
+    own = {each.driver_id for line in lines_of(transactions) for each in (line, Line(line.sink_id))}
+    return frozenset(own & listed.keys())
 
 
 def _decided_ids(ledgers: Sequence[LedgerFacts]) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from kafka_sink.commit.describe_transactions import TransactionDescription
-from kafka_sink.commit.identity import parse_task_identity
+from kafka_sink.commit.identity import Line, parse_task_identity
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision
@@ -19,13 +19,15 @@ TRANSACTION_MAX_MS = 900_000
 
 @frozen
 class LedgerFacts:
-    """`judged`: how open decisions stand, and `since_ms`: since when, by ledger key. `problem`: why it was not read."""
+    """`judged`: how open decisions stand, and `since_ms`: since when, by ledger key. `problem`: why it was not read.
+    `lines`: those of which it has a record or a claim."""
 
     topic: str
     listed: Sequence[Listed] = ()
     judged: Mapping[str, OpenDecision] = field(default_factory=dict)
     since_ms: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
+    lines: Collection[Line] = frozenset()
 
 
 @frozen
@@ -49,7 +51,8 @@ class ClusterFacts:
     """`transactions`: all that are open, of whichever application. `id_counts`: transactional ids of tasks that
     coordinators know, by sink id. `ends`: stable offset and end of each partition that a sink has written to, and of
     `asked_topics`. `hanging`: their coordinators know better; `unlisted`: nobody tells, and none may be open for longer
-    than `transaction_max_ms`. `notes`: what is missing here, because somebody did not answer. `limits`: what these
+    than `transaction_max_ms`. `drivers`: ids of drivers that coordinators know and whose tasks have transactions open.
+    `notes`: what is missing here, because somebody did not answer. `limits`: what these
     brokers never tell."""
 
     at_ms: int
@@ -64,6 +67,7 @@ class ClusterFacts:
     asked_topics: Sequence[str] = ()
     notes: Sequence[str] = ()
     limits: Sequence[str] = ()
+    drivers: Collection[str] = frozenset()
 
     @property
     def decided_ids(self) -> frozenset[str]:

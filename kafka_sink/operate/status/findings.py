@@ -14,14 +14,21 @@ from enum import Enum, IntEnum
 
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
 from kafka_sink.commit.describe_transactions import TransactionDescription
-from kafka_sink.commit.identity import has_letters_of_sink_id, name_of_sink, parse_task_identity
+from kafka_sink.commit.identity import (
+    Line,
+    code_of_run,
+    has_letters_of_sink_id,
+    name_of_sink,
+    parse_task_identity,
+)
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.commit.listing import Listed
-from kafka_sink.commit.open_decisions import Standing
+from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.wire.apis import ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from kafka_sink.operate.status.facts import ClusterFacts, LedgerFacts, OpenProducer
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 
 # No decision is a finding before this, however little time it has.
 MOMENT_MS = 5_000
@@ -178,6 +185,9 @@ def _judge_open(
                 "command, best before the brokers forget them (transactional.id.expiration.ms, a week unless set)"
             )
             yield _of_record(Trouble.OPEN, Severity.LOOK, text, record, commands, mend)
+    elif standing is Standing.HIDDEN:
+        if age_ms >= _patience_ms(limits, age_ms, left_ms):
+            yield _of_record(Trouble.OPEN, Severity.LOOK, f"{begin}{HIDDEN_TEXT}", record, commands, ())
     elif age_ms >= _patience_ms(limits, age_ms, left_ms):
         if left_ms is not None:
             text = f"{begin}its {record.row_count} rows are lost unless it is finished within {span(left_ms)}"
@@ -240,20 +250,19 @@ def judge_transactions(facts: ClusterFacts, brokers: BrokerArguments) -> Iterato
     """Those that hold readers of a sink's topics back for long. A decided one is told with its decision; one of a
     sink with a record that cannot be read may be decided."""
     decided, written = facts.decided_ids, facts.written_topics
-    homes = {each.sink_id: ledger for ledger in facts.ledgers for each in ledger.listed}
     unread = {each.sink_id for ledger in facts.ledgers for each in ledger.listed if each.record is None}
-    groups: dict[tuple[str, str, bool], list[TransactionDescription]] = {}
+    groups: dict[tuple[str, str, str, bool], list[TransactionDescription]] = {}
     for one in facts.transactions:
         identity = parse_task_identity(one.transactional_id)
         sink_id = "" if identity is None else identity.sink_id
         topics = written.intersection(topic for topic, _ in one.partitions)
         is_old = facts.at_ms - one.start_ms >= one.timeout_ms / 2
         if is_old and (topics or sink_id) and one.transactional_id not in decided and sink_id not in unread:
-            group = sink_id, "" if sink_id else one.transactional_id, one.state != ONGOING
+            home = "" if identity is None else _ledger_of(facts, Line(sink_id, code_of_run(identity.run)))
+            group = sink_id, home, "" if sink_id else one.transactional_id, one.state != ONGOING
             groups.setdefault(group, []).append(one)
-    for (sink_id, _, has_ended), found in sorted(groups.items()):
-        home = homes.get(sink_id)
-        commands = CommandTexts(brokers) if home is None else CommandTexts(brokers, home.topic)
+    for (sink_id, home, _, has_ended), found in sorted(groups.items()):
+        commands = CommandTexts(brokers, home)
         yield (_judge_unmarked if has_ended else _judge_group)(facts, sink_id, found, commands)
     for each in facts.hanging:
         assert each.told is not None
@@ -263,6 +272,19 @@ def judge_transactions(facts: ClusterFacts, brokers: BrokerArguments) -> Iterato
         yield _judge_hanging(each, brokers, is_decided=is_decided)
     for each in facts.unlisted:
         yield from _judge_unlisted(each, facts)
+
+
+def _ledger_of(facts: ClusterFacts, line: Line) -> str:
+    """The ledger that would contain a decision about the transactions of this line, and no other one may be named: what
+    it has decided would be aborted. Empty if that is not known. A line that never had a driver has decided nothing, so
+    the ledger of its sink does."""
+    of_line = [ledger.topic for ledger in facts.ledgers if line in ledger.lines]
+    of_sink = [ledger.topic for ledger in facts.ledgers if any(line.sink_id == each.sink_id for each in ledger.lines)]
+    # Earlier releases had one driver for all lines of a sink.
+    own = {line} if of_sink else {line, Line(line.sink_id)}
+    has_driver = any(each.driver_id in facts.drivers for each in own)
+    found = of_line or ([] if has_driver else of_sink or [DEFAULT_LEDGER])
+    return found[0] if len(found) == 1 else ""
 
 
 def _judge_group(
@@ -275,17 +297,24 @@ def _judge_group(
     if sink_id:
         what = f"{readers} {len(found)} transactions of sink {sink_id} that no decision names"
         advice = "The batch is slow, or its query was stopped: the command shows which, and asks"
+        mend = [commands.abort_transactions(sink_id)]
+        if not commands.ledger_topic:
+            advice = (
+                "The batch is slow, or its query was stopped. Its ledger was not found, and may say that they are "
+                "decided: give `transactions --abort` the --ledger-topic that the query has as ledger.topic"
+            )
+            mend = []
     else:
         what = f"{readers} the transaction {oldest.transactional_id!r}, which is not of a sink"
         advice = "Its application ends it, or the command does, and asks"
+        mend = [commands.end_transaction(oldest.transactional_id)]
     when = f"the oldest began {span(facts.at_ms - oldest.start_ms)} ago" if len(found) > 1 else (
         f"it began {span(facts.at_ms - oldest.start_ms)} ago")  # fmt: skip
     if left_ms < -OVERRUN_MS:
         when += "; its time has passed, and its coordinator does not end it"
     else:
         when += f", and ends at its time-out in {span(left_ms)} at the latest"
-    mend = commands.abort_transactions(sink_id) if sink_id else commands.end_transaction(oldest.transactional_id)
-    return _of_group(sink_id, f"{what}: {when}. {advice}", oldest, commands, topics, mend)
+    return _of_group(sink_id, f"{what}: {when}. {advice}", oldest, commands, topics, *mend)
 
 
 def _judge_unmarked(

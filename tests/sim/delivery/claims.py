@@ -20,6 +20,7 @@ from kafka_sink.testing.batches import Batch
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 from tests.sim.delivery.foreign_records import COPIER
+from tests.sim.delivery.plan import LEDGER
 from tests.sim.trace import Violation
 
 
@@ -64,7 +65,7 @@ class Claims:
             elif content.get("kind") == "intent" and batch.producer_id < COPIER:  # a copy decides nothing again
                 run = content["run"]
                 self._intended[batch.producer_id] = [one[:3] for one in decode_record(record.value or b"").transactions]
-                line = line_of(content["sink"], BatchKey(content["query"], content["batch"]))
+                line = line_of(content["sink"], BatchKey(content["query"], content["batch"]), LEDGER)
                 if self._is_late(line, run):
                     text = f"run {run} of {line} decides batch {content['batch']}, but was taken over"
                     self._late[batch.producer_id] = text

@@ -192,7 +192,7 @@ class Leaders:
         for partition in partitions:
             told = self._told[host.name, partition]
             if not isinstance(host, DriverHost):
-                found[partition] = AFTER_THE_CHECK if _is_led_by_the_newest(told) else None
+                found[partition] = AFTER_THE_CHECK if is_led_by_the_newest(told) else None
                 continue
             since_ms = host.checked_since_ms if before_ms is None else before_ms
             if before_ms is not None or not is_commit:
@@ -321,7 +321,7 @@ def _written_since(log: PartitionLog, producer_id: int, first_offset: int) -> It
     return takewhile(lambda one: one.marker is None, own)
 
 
-def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
+def is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
     """A client ignores what an answer says about a leader of an earlier epoch than it knows."""
     newest_epoch = max((epoch for _, _, epoch in told), default=0)
     return next((is_led for _, is_led, epoch in reversed(told) if epoch == newest_epoch), False)
@@ -330,7 +330,7 @@ def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
 def _is_told_of_a_leader(told: Sequence[tuple[int, bool, int]], since_ms: int) -> bool:
     """By an answer since then; or one since then told nothing new, and the client knows of a leader."""
     newest_epoch = max((epoch for _, _, epoch in told), default=0)
-    is_led_now = _is_led_by_the_newest(told)
+    is_led_now = is_led_by_the_newest(told)
     return any(at_ms >= since_ms and (is_led or (is_led_now and epoch < newest_epoch)) for at_ms, is_led, epoch in told)
 
 

@@ -35,7 +35,7 @@ from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.ledger_log import ledger_entries
 from tests.sim.delivery.moments import Moment
-from tests.sim.delivery.plan import LABELLED, MANIFESTS, SINK, STREAM
+from tests.sim.delivery.plan import LABELLED, LEDGER, MANIFESTS, SINK, STREAM
 from tests.sim.delivery.processes import Processes, new_session
 from tests.sim.delivery.results import Asked
 from tests.sim.delivery.script import Life, Resume, Script
@@ -56,7 +56,7 @@ STALL_MS = 1_500
 STARTS_MAX = 100
 _FOREIGN_RECORD = "written without a transaction"
 # The text if the query was delivered under another name. Without a record of it the user knows the name.
-_OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
+_OTHER_NAME = re.compile(r"[Ss]et sink\.id=(\S+) and start|has no record of sink")
 
 
 class Query:
@@ -134,7 +134,7 @@ class Query:
         unique = f"{self.name} {self._starts}{more}"
         if batch is None or not batch.key.is_label:
             return run_of_query(unique)
-        return run_of_label(str(batch.key.batch_id), unique)
+        return run_of_label(str(batch.key.batch_id), unique, LEDGER)
 
     def crash(self, *, is_silent: bool) -> None:
         """The driver's processes are gone; its executors notice a little later."""
@@ -244,7 +244,7 @@ class Query:
         return begin
 
     def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:
-        line = line_of(self.stage.sink_id(batch.key, self.run), batch.key)
+        line = line_of(self.stage.sink_id(batch.key, self.run), batch.key, LEDGER)
         return self.processes.session(
             line, self.stage.named_sink_id(batch.key, self.run), self.run, is_forgetful=is_forgetful
         )
@@ -357,14 +357,14 @@ class Query:
         newest = next((one for one in reversed(entries) if one.record.key == key), None)
         if key.is_named and newest is not None and (newest.record.kind is Kind.INTENT or not newest.is_committed):
             self.stage.count("last decision closed by a command")
-            session = new_session(line_of(newest.record.sink_id, key), self.stage.named_sink_id(key))
+            session = new_session(line_of(newest.record.sink_id, key, LEDGER), self.stage.named_sink_id(key))
             yield self._operate(session, DriverOperation.FINISH, None, [])
 
     def _plan(self) -> Script:
         """Planning does not know its query: it looks at every query under the sink's name, or at one label."""
         name = self.stage.name_of(self.checkpoint.query_id, self.run)
         batch = self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None
-        line = Line(name) if batch is None else line_of(name, batch.key)
+        line = Line(name) if batch is None else line_of(name, batch.key, LEDGER)
         result = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])
         if result.error is None:
             self.stage.results.on_planned(self.checkpoint.query_id)
@@ -422,7 +422,7 @@ class Query:
         for record in result.others:
             self.stage.count("open decision of another write")
             if self._deaths.random() < 0.5:
-                line = line_of(record.sink_id, record.key)
+                line = line_of(record.sink_id, record.key, LEDGER)
                 closed = yield self._operate(new_session(line), DriverOperation.FINISH, None, [])
                 self.stage.count("decision of another write closed" if closed.error is None else "not closed")
         return None if result.error is None else "planning failed"
@@ -538,7 +538,7 @@ class Query:
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
             return "a batch is lost"
         choice = DriverOperation.REPLAY if loss.is_replayed else DriverOperation.ACCEPT
-        line, named_sink_id = line_of(self.stage.sink_id(key, ""), key), self.stage.named_sink_id(key)
+        line, named_sink_id = line_of(self.stage.sink_id(key, ""), key, LEDGER), self.stage.named_sink_id(key)
         result = yield self._operate(new_session(line, named_sink_id), DriverOperation.FINISH, None, [])
         result = yield self._operate(new_session(line, named_sink_id), choice, loss.batch, [])
         if result.conclusion is Conclusion.RESOLVED or self.stage.results.is_resolved_in_ledger(loss):

@@ -30,7 +30,7 @@ _SLOT = re.compile(r"Spark partition (\d+) \((\d+) rows")
 # The text if the driver's own epoch was refused; not if its time was up before it knew what the refusal meant.
 _REPLACED = re.compile(
     r"has taken over \((?!its last)|epoch was refused again and again|"
-    r"could not be updated: (?!no time left).*\((?:47|49|90)\)"
+    r"could not be (?:updated|written): (?!no time left).*\((?:47|49|90)\)"
 )
 # The text if a batch is repeated: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"

@@ -255,7 +255,7 @@ class Facts(Stage):
 
 def _run(process: str, batch: str) -> str:
     """A run of a stream, or of a label."""
-    return process[0] * 16 if batch.isdigit() or not batch else run_of_label(batch, process[0])
+    return process[0] * 16 if batch.isdigit() or not batch else run_of_label(batch, process[0], LEDGER)
 
 
 def _key(batch: str) -> BatchKey:

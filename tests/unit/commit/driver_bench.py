@@ -15,7 +15,7 @@ from typing import Any
 from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import TaskIdentity
-from kafka_sink.commit.ledger import LedgerRecord, line_of
+from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
@@ -100,13 +100,14 @@ class Bench:
         timeout_ms: int = TIMEOUT_MS,
         remaining_ms: int = TIMEOUT_MS,
         sink_id: str = SINK,
+        topic: str = "t",
     ) -> TaskReceipt:
         name = TaskIdentity(sink_id, run, task, attempt).transactional_id
         row = f"{batch}-row{task}"[-7:].rjust(7).encode()
-        producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
+        producer_id, epoch, offset = self.broker.write_in_task(name, (topic, task), row)
         while epoch < 0:
             self.settle()
-            producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
+            producer_id, epoch, offset = self.broker.write_in_task(name, (topic, task), row)
         return TaskReceipt(
             key=BatchKey(query, batch),
             run=run,
@@ -115,7 +116,7 @@ class Bench:
             transaction=PreparedTransaction(name, producer_id, epoch, self.transaction_version),
             timeout_ms=timeout_ms,
             remaining_ms=remaining_ms,
-            written=(WrittenPartition("t", task, 1, offset, offset),),
+            written=(WrittenPartition(topic, task, 1, offset, offset),),
             row_count=1,
         )
 
@@ -131,7 +132,7 @@ class Bench:
     # ---- the driver ----
 
     def session(self, run: str = "1" * 16, key: BatchKey | None = None) -> DriverSession:
-        return DriverSession(SINK, run, code="" if key is None else line_of(SINK, key).code)
+        return DriverSession(SINK, run, code="" if key is None else self.settings.line_of(SINK, key).code)
 
     def commit(
         self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None, **answers: Any

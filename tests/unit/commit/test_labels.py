@@ -26,13 +26,13 @@ STEPS = (FENCE, "claim ledger", "read ledger", "write ledger record", "end ledge
 
 
 def session_of(label: str, run: str, query: str = "") -> DriverSession:
-    line = line_of(SINK, BatchKey(query, label))
-    return DriverSession(SINK, run_of_label(label, run), code=line.code)
+    line = line_of(SINK, BatchKey(query, label), LEDGER)
+    return DriverSession(SINK, run_of_label(label, run, LEDGER), code=line.code)
 
 
 def rows(bench: Bench, label: str, run: str, attempt: int = 0) -> list[TaskReceipt]:
     bench.settle()
-    return bench.receipts(label, query="", run=run_of_label(label, run), attempt=attempt)
+    return bench.receipts(label, query="", run=run_of_label(label, run, LEDGER), attempt=attempt)
 
 
 def export(bench: Bench, label: str, run: str, attempt: int = 0) -> CommitResult:
@@ -89,17 +89,24 @@ def test_an_export_of_which_chunks_are_in_the_ledger_is_not_written_in_one_piece
 
 def test_the_driver_of_a_label_is_in_the_prefix_of_its_sink_and_looks_like_nothing_else() -> None:
     for sink_id in ("jobs", "a-b", "jobs-0123456789abcdef", "driver", "jobs-driver"):
-        line = line_of(sink_id, BatchKey("", "2026-07-03"))
+        line = line_of(sink_id, BatchKey("", "2026-07-03"), LEDGER)
         assert line.driver_id.startswith(f"{sink_id}-driver-") and parse_task_identity(line.driver_id) is None
         assert claim_key(line) == f"/driver/{sink_id}/{line.code}"
-    assert line_of("jobs", BatchKey("q", 7)) == Line("jobs") and Line("jobs").driver_id == "jobs-driver"
+    assert line_of("jobs", BatchKey("q", 7), LEDGER) == Line("jobs") and Line("jobs").driver_id == "jobs-driver"
 
 
 def test_the_run_of_a_label_tells_its_line_and_no_other_run_is_taken_for_one() -> None:
     for label in ("monday", "tuesday", "a/b", "\ud800"):
-        run = run_of_label(label, "unique")
-        assert code_of_run(run) == code_of_label(label) != "" and len(run) == 16
+        run = run_of_label(label, "unique", LEDGER)
+        assert code_of_run(run) == code_of_label(label, LEDGER) != "" and len(run) == 16
     assert code_of_run("7fffffffffffffff") == ""
+
+
+def test_one_label_in_two_ledgers_is_two_lines() -> None:
+    """Neither sees what the other has decided."""
+    export = BatchKey("", "monday")
+    assert line_of(SINK, export, LEDGER) != line_of(SINK, export, "another")
+    assert line_of(SINK, BatchKey("q", 7), LEDGER) == line_of(SINK, BatchKey("q", 7), "another")
 
 
 # ---- a driver of the release before, which had one driver for all labels of a sink ----
@@ -126,7 +133,7 @@ def test_a_driver_of_the_release_before_is_fenced_and_reads_that_its_sink_was_cl
     asked = bench.purposes()
     assert asked.index(FENCE_OLDER) < asked.index("claim ledger for the release before")
     assert bench.broker.transactions[f"{SINK}-driver"][:2][1] == 0
-    assert claims_of_sink(bench) == ["9" * 16, run_of_label("monday", "1")]
+    assert claims_of_sink(bench) == ["9" * 16, run_of_label("monday", "1", LEDGER)]
 
 
 def test_a_driver_of_the_release_before_that_claims_again_in_between_is_fenced_again(bench: Bench) -> None:
@@ -179,7 +186,7 @@ def crowded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def test_labels_beyond_the_limit_that_came_at_the_same_time_stop_nothing_but_new_ones(crowded: Bench) -> None:
     assert export(crowded, "a", "2", 4).conclusion is Conclusion.ALREADY_DELIVERED
     planned = crowded.run(
-        DriverOperation.RECOVER, session=DriverSession(SINK, code=line_of(SINK, BatchKey("", "a")).code)
+        DriverOperation.RECOVER, session=DriverSession(SINK, code=line_of(SINK, BatchKey("", "a"), LEDGER).code)
     )
     assert planned.conclusion is Conclusion.NOTHING_TO_DO and planned.error is None
     refused = export(crowded, "e", "1", 5)
@@ -232,8 +239,10 @@ def test_abort_of_a_batch_write_whose_commit_cannot_have_begun_asks_nothing_abou
     bench: Bench, label: str
 ) -> None:
     """Spark begins no commit before every task has returned its message."""
-    receipts = bench.receipts(label, query="", run=run_of_label(label, "1"))
-    session = DriverSession(SINK, run_of_label(label, "1"), code=line_of(SINK, BatchKey("", label)).code)
+    receipts = bench.receipts(label, query="", run=run_of_label(label, "1", LEDGER))
+    session = DriverSession(
+        SINK, run_of_label(label, "1", LEDGER), code=line_of(SINK, BatchKey("", label), LEDGER).code
+    )
     job = Job(DriverOperation.ABORT, BatchKey("", label), receipts, may_be_decided=False)
     verdict = bench.drive(Committer(bench.settings, session, job, bench.now_ms))
     assert verdict.conclusion is Conclusion.ABORTED and bench.seen() == [0, 0]

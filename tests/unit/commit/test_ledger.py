@@ -32,6 +32,7 @@ from kafka_sink.commit.ledger_codec import (
     decode_record,
     encode_record,
 )
+from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.messages import lost_error
 from kafka_sink.commit.next_step import NextStep, first_step, next_step
 from kafka_sink.commit.phase import Phase
@@ -56,6 +57,9 @@ from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
 ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
+TOO_MANY = tuple(WrittenPartition("t", n, 1, n, n) for n in range(ENTRIES_MAX + 1))
+LONG_MANIFEST = Manifest("m", 0, "s", written=TOO_MANY)
+LONG_LETTERS = Manifest("m", 0, "s", dead_letters=TOO_MANY)
 
 
 def record(kind: Kind, batch: int | str = 5, query: str = "q", run: str = OLD_RUN, **more: object) -> LedgerRecord:
@@ -318,6 +322,12 @@ def test_json_that_would_take_far_more_memory_than_bytes_is_not_parsed(item: byt
         (record(Kind.DONE, "x" * 1_001, ""), "'batch'", "Choose a shorter batch.id"),
         (record(Kind.INTENT, topics={f"t{n}": 1 for n in range(TOPICS_MAX + 1)}), "topics", "fewer topics"),
         (record(Kind.INTENT, entries=(ENTRY,) * (ENTRIES_MAX + 1)), "no list of at most 100000", "fewer tasks"),
+        (record(Kind.INTENT, manifest=LONG_MANIFEST), "no list of at most 100000", "fewer partitions"),
+        (
+            record(Kind.INTENT, manifest=LONG_LETTERS),
+            "no list of at most 100000",
+            "leave the option manifest.topic out",
+        ),
         (record(Kind.INTENT, entries=(replace(ENTRY, last_offset=-1),)), "'last_offset'", "the next run"),
         (record(Kind.INTENT, entries=(replace(ENTRY, attempt=2**63),)), "'attempt'", "Start the query again"),
         (record(Kind.INTENT, entries=(replace(ENTRY, producer_epoch=2**15),)), "'producer_epoch'", "report it"),

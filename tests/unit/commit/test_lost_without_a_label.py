@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_sink.commit.end_txn import PARTITIONS
 from kafka_sink.commit.ledger import line_of
 from kafka_sink.commit.receipt import UNNAMED_BATCH, TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitLost, CommitPending
-from tests.unit.commit.driver_bench import COMMIT, LOST, SINK, WRITE, Bench
+from tests.support.tiny_broker import LEDGER
+from tests.unit.commit.driver_bench import COMMIT, LOST, REFUSED, SINK, WRITE, Bench
 
-CODE = line_of(SINK, UNNAMED_BATCH).code
+CODE = line_of(SINK, UNNAMED_BATCH, LEDGER).code
 
 
 @pytest.fixture
@@ -62,6 +64,24 @@ def test_what_has_timed_out_as_a_whole_may_be_written_again(bench: Bench) -> Non
     bench.settle()
     assert "Nothing of it is visible: it may be written again" in lost_text(bench)
     assert bench.seen() == [0, 0]
+
+
+@pytest.mark.parametrize("answers", [{PARTITIONS: [REFUSED] * 2}, {COMMIT: [53] * 2}])
+def test_a_write_of_another_team_is_left_to_it_without_a_word(bench: Bench, answers: dict[str, list[object]]) -> None:
+    """Planning finds the decisions of everybody who has the same ledger. Some login may neither describe nor end their
+    transactions, and could do nothing about a warning."""
+    theirs = f"of-another-team-{'7' * 16}"
+    receipts = bench.receipts("", run="7" * 16, query="", sink_id=theirs)
+    bench.decide(receipts, DriverSession(theirs, "7" * 16))
+    bench.asked.clear()
+    helped = bench.run(DriverOperation.RECOVER, session=bench.session(), answers=answers)
+    assert helped.error is None and not helped.notes and not helped.others
+    # Without a coordinator no request to end it is made, which would look for the topic as well.
+    assert any(ask.purpose == COMMIT for ask in bench.asked) is (COMMIT in answers)
+    assert bench.seen() == [0, 0]
+    # Whoever may does.
+    helped = bench.run(DriverOperation.RECOVER, session=bench.session())
+    assert [record.sink_id for record in helped.others] == [theirs] and bench.seen() == [1, 1]
 
 
 # ---- closed by somebody else ----

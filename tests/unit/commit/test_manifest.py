@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,16 @@ import pytest
 from kafka_sink.commit.admin.manifests import BatchManifest, Wanted, parse_manifest
 from kafka_sink.commit.ledger import Kind, LedgerRecord, batch_at_hand
 from kafka_sink.commit.ledger_codec import decode_record, encode_record
-from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteState, manifest_place
 from kafka_sink.commit.manifest import Manifest, manifest_key
+from kafka_sink.commit.preflight import ROOM, Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.errors import RemoteProtocolError, TransportError
-from kafka_sink.kafka.client.ask import Reply, ReplyKind
+from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
 from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import END_TXN
+from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.options.parse_sink import parse_sink_options
 from tests.unit.commit.test_ledger import record
 
@@ -201,6 +204,63 @@ def test_a_repeated_end_waits_for_the_leader_of_the_manifest() -> None:
     assert write.asks.take_due(30_000) == [end]
     write.on_reply(30_000, Reply(end, ReplyKind.ANSWERED, ({"error_code": 0, "producer_id": 7, "producer_epoch": 4},)))
     assert write.state is WriteState.WRITTEN and session.identity == ProducerIdentity(7, 4)
+
+
+def looking_at_room(size: int) -> tuple[Preflight, Ask]:
+    session = DriverSession("sink", RUN, identity=ProducerIdentity(7, 3))
+    check = Preflight(DeliverySettings(), session, (), manifest=ManifestPlace("m", size)).begin(0)
+    (asked,) = [one for one in check.asks.take_due(0) if one.purpose == ROOM]
+    return check, asked
+
+
+def told(value: str | None, error_code: int = 0) -> Mapping[str, Any]:
+    rows = [] if value is None else [{"name": "max.message.bytes", "value": value}]
+    return {"results": [{"error_code": error_code, "configs": rows}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "bodies", "size_max", "text"),
+    [
+        (ReplyKind.ANSWERED, (told("5000"),), 5_000, "accepts 5000: raise max.message.bytes of that topic"),
+        (ReplyKind.ANSWERED, (told("2000000"),), 2_000_000, "accepts 2000000: raise"),
+        (ReplyKind.ANSWERED, (told(None, TOPIC_AUTHORIZATION_FAILED),), 1_048_588, "grant DescribeConfigs on topic m"),
+        (ReplyKind.REFUSED, (), 1_048_588, "grant DescribeConfigs on topic m"),
+        (ReplyKind.UNSUPPORTED, (), 1_048_588, "accepts 1048588 by default"),
+    ],
+)
+def test_a_manifest_may_be_as_large_as_its_topic_accepts_or_as_topics_do_by_default(
+    kind: ReplyKind, bodies: tuple[Mapping[str, Any], ...], size_max: int, text: str
+) -> None:
+    for size in (size_max, size_max + 1):
+        check, asked = looking_at_room(size)
+        check.on_reply(0, Reply(asked, kind, bodies))
+        assert check.failure is None if size == size_max else text in str(check.failure)
+
+
+def test_what_a_topic_accepts_is_asked_for_again_when_the_answer_is_lost() -> None:
+    check, asked = looking_at_room(2_000_000)
+    check.on_reply(0, Reply(asked, ReplyKind.LOST, (), TransportError("connection closed")))
+    assert check.failure is None and asked in check.asks.take_due(10_000)
+
+
+def test_a_small_manifest_is_not_asked_about() -> None:
+    written = tuple(WrittenPartition("orders", each, 1, each, each) for each in range(101))
+    batch = replace(made(Kind.INTENT), manifest=replace(MANIFEST, written=written[:100]))
+    assert manifest_place(replace(batch, manifest=None)) is None
+    assert manifest_place(batch) == ManifestPlace(MANIFEST.topic, 0)
+    batch = replace(batch, manifest=replace(MANIFEST, written=written))
+    place, closed = manifest_place(batch), batch.as_closed(Kind.DONE, 10**13).manifest_record
+    assert place is not None and closed is not None and len(closed[1]) < place.size < len(closed[1]) + 150
+
+
+def test_an_id_that_is_another_producer_now_has_expired_or_used_up_its_epochs() -> None:
+    """In version 1 the coordinator gives another producer id after the last epoch as well."""
+    session = DriverSession("sink", RUN, identity=ProducerIdentity(7, 32_766), is_used=True)
+    write = LedgerWrite(replace(DeliverySettings(), transaction_version=1), session, made(Kind.DONE)).begin(0)
+    (renewal,) = write.asks.take_due(0)
+    write.on_reply(0, Reply(renewal, ReplyKind.ANSWERED, ({"error_code": 0, "producer_id": 8, "producer_epoch": 0},)))
+    assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
+    assert "has expired, or its epochs are used up, and is another producer now" in write.reason
 
 
 def test_ten_thousand_partitions_fit_beside_their_transactions() -> None:

@@ -83,7 +83,7 @@ def test_a_failed_commit_is_seen_by_whoever_plans_its_line_and_by_nobody_else(
     receipt = TaskReceipt(key, "run", 0, 11, transaction=PreparedTransaction("sink-run-0-11", 1, 0, 2))
     with pytest.raises(CommitPending):
         commit_batch(FinishedBatch(options, "sink", key, "run", [receipt]))
-    assert len(marks(marked_line("sink", key)).find_unfinished()) == 1
+    assert len(marks(marked_line("sink", key, options.ledger_topic)).find_unfinished()) == 1
     assert marks(Line("sink", "of another label")).find_unfinished() == []
     if key.is_label:
         assert marks().find_unfinished() == []

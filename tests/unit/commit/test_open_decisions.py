@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -26,11 +27,15 @@ def described(task: int, state: str, epoch: int = 5, producer_id: int | None = N
     return TransactionDescription(f"orders-{RUN}-{task}-0", state, identity, epoch, TIMEOUT_MS, START_MS)
 
 
-def judged(*found: TransactionDescription, wall_ms: int = START_MS + 20_000, **more: Any) -> OpenDecision:
-    part: Any = SimpleNamespace(
-        failure=None, is_supported=True, found={each.transactional_id: each for each in found}, **more
-    )
-    (decision,) = judge_open(part, [RECORD], wall_ms)
+def answered(*found: TransactionDescription, refused: Set[str] = frozenset()) -> Any:
+    told = {each.transactional_id: each for each in found}
+    return SimpleNamespace(failure=None, is_supported=True, found=told, refused=refused)
+
+
+def judged(
+    *found: TransactionDescription, wall_ms: int = START_MS + 20_000, refused: Set[str] = frozenset()
+) -> OpenDecision:
+    (decision,) = judge_open(answered(*found, refused=refused), [RECORD], wall_ms)
     return decision
 
 
@@ -91,14 +96,14 @@ def test_the_commit_of_the_last_epoch_gives_another_producer_id(
     used_up = replace(ENTRIES[1], producer_epoch=epoch, transaction_version=version)
     record = replace(RECORD, entries=(ENTRIES[0], used_up))
     states = [described(0, "CompleteCommit", epoch=6), second]
-    found: Any = SimpleNamespace(failure=None, is_supported=True, found={one.transactional_id: one for one in states})
+    found: Any = answered(*states)
     assert judge_open(found, [record], START_MS)[0].standing is standing
 
 
 def test_in_transaction_version_1_an_id_in_use_again_proves_nothing() -> None:
     old = replace(RECORD, entries=tuple(replace(entry, transaction_version=1) for entry in ENTRIES))
     states = [described(0, "CompleteCommit"), described(1, "Ongoing", epoch=6)]
-    found: Any = SimpleNamespace(failure=None, is_supported=True, found={one.transactional_id: one for one in states})
+    found: Any = answered(*states)
     assert judge_open(found, [old], START_MS)[0].standing is OVERDUE
 
 
@@ -106,6 +111,18 @@ def test_a_transaction_whose_time_is_over_makes_it_overdue_before_its_coordinato
     both = [described(task, "Ongoing") for task in (0, 1)]
     assert judged(*both, wall_ms=START_MS + TIMEOUT_MS - 1).standing is OPEN
     assert judged(*both, wall_ms=START_MS + TIMEOUT_MS).standing is OVERDUE
+
+
+def test_a_decision_with_an_id_that_may_not_be_described_is_hidden_and_no_other_one() -> None:
+    other = replace(RECORD, sink_id="payments")
+    theirs = {one.transactional_id for one in other.transactions[:1]}
+    states = answered(described(0, "CompleteCommit"), described(1, "CompleteCommit"), refused=theirs)
+    assert [one.standing for one in judge_open(states, [other, RECORD], START_MS)] == [
+        Standing.HIDDEN,
+        Standing.COMMITTED,
+    ]
+    text = advice_text(OpenDecision(other, Standing.HIDDEN), DeliverySettings())
+    assert "not yours to see: this login may not describe its transactional ids" in text and "pykafka-sink" not in text
 
 
 def test_brokers_that_do_not_tell_leave_it_unknown() -> None:

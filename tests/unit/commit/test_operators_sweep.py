@@ -23,7 +23,7 @@ from tests.unit.commit.driver_bench import SINK, Bench
 
 # A batch of a stream; one with a label; one without a name.
 STREAM, EXPORT, NAMELESS = 1, "monday", ""
-FIRST, SECOND, THIRD = (run_of_label(EXPORT, nonce) for nonce in "abc")
+FIRST, SECOND, THIRD = (run_of_label(EXPORT, nonce, LEDGER) for nonce in "abc")
 ABORT, FENCE, CLAIM = "abort transaction", "fence older drivers", "claim ledger"
 # Each request of a command that a commit may come before.
 REQUESTS = ("list transactions", "stop runs", FENCE, CLAIM, "read ledger", ABORT)
@@ -46,7 +46,7 @@ def sink_of(batch: int | str, run: str) -> str:
 
 def session_of(batch: int | str, run: str) -> DriverSession:
     sink_id = sink_of(batch, run)
-    return DriverSession(sink_id, run, code=line_of(sink_id, BatchKey("", batch)).code)
+    return DriverSession(sink_id, run, code=line_of(sink_id, BatchKey("", batch), LEDGER).code)
 
 
 def commit(bench: Bench, receipts: Sequence[TaskReceipt]) -> CommitResult:

@@ -12,6 +12,7 @@ from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import FOURTH, QUERY, SECOND, SINK, THIRD, Bench, put_plain
 
 OTHER = "query-2"
@@ -268,10 +269,10 @@ def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> N
 
 def test_of_two_exports_side_by_side_the_first_to_end_leaves_the_other_alone(bench: Bench) -> None:
     """Both have labels under one sink id. The tasks of the other export began earlier; its commit has not arrived."""
-    other = bench.receipts("tuesday", run=run_of_label("tuesday", "2"), query="")
+    other = bench.receipts("tuesday", run=run_of_label("tuesday", "2", LEDGER), query="")
     bench.settle()
     bench.broker.clock += 1_000
-    monday, key = run_of_label("monday", "1"), BatchKey("", "monday")
+    monday, key = run_of_label("monday", "1", LEDGER), BatchKey("", "monday")
     first = bench.commit(bench.receipts("monday", query="", run=monday), bench.session(monday, key))
     assert first.conclusion is Conclusion.DELIVERED and not first.swept
     assert {bench.state_of(receipt) for receipt in other} == {"Ongoing"}

@@ -15,13 +15,14 @@ from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation,
 from kafka_sink.commit.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
 from kafka_sink.kafka.client.ask import Ask
 from kafka_sink.kafka.wire.apis import ONGOING
+from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 SINK, NAMED, SINCE_MS = "sink-query", "sink", 1_000
 OWN, REPLACED, OTHER = "1" * 16, "2" * 16, "3" * 16
 STREAM, EXPORT = BatchKey("query", 7), BatchKey("", "monday")
-OWN_OF_LABEL, ELDER_OF_LABEL = run_of_label("monday", "a"), run_of_label("monday", "b")
-OF_OTHER_LABEL = run_of_label("tuesday", "c")
+OWN_OF_LABEL, ELDER_OF_LABEL = run_of_label("monday", "a", LEDGER), run_of_label("monday", "b", LEDGER)
+OF_OTHER_LABEL = run_of_label("tuesday", "c", LEDGER)
 
 
 def record(key: BatchKey, run: str, kind: Kind = Kind.DONE) -> LedgerRecord:
@@ -96,7 +97,7 @@ def test_once_a_label_is_delivered_every_run_of_it_is_over_and_no_run_of_another
     delivered = record(EXPORT, ELDER_OF_LABEL)
     assert is_swept(delivered, ELDER_OF_LABEL, SINCE_MS + 1, own=OWN_OF_LABEL, key=EXPORT)
     assert is_swept(delivered, REPLACED, SINCE_MS + 1, own=OWN_OF_LABEL, key=EXPORT)
-    assert is_swept(delivered, run_of_label("monday", "d"), SINCE_MS - 1, own=OWN_OF_LABEL, key=EXPORT)
+    assert is_swept(delivered, run_of_label("monday", "d", LEDGER), SINCE_MS - 1, own=OWN_OF_LABEL, key=EXPORT)
     assert not is_swept(delivered, OF_OTHER_LABEL, SINCE_MS - 1, own=OWN_OF_LABEL, key=EXPORT)
 
 
@@ -111,7 +112,7 @@ def test_a_repetition_of_a_delivered_label_ends_runs_that_no_record_has_if_they_
         record(EXPORT, ELDER_OF_LABEL),
         Job(DriverOperation.COMMIT, EXPORT, receipts, wall_ms=10_000),
     )
-    name = TaskIdentity(SINK, run_of_label("monday", "d"), 0, 0).transactional_id
+    name = TaskIdentity(SINK, run_of_label("monday", "d", LEDGER), 0, 0).transactional_id
     assert rule.is_dangling(TransactionDescription(name, ONGOING, 1, 0, 60_000, start_ms, ())) is swept
 
 

@@ -16,7 +16,7 @@ from kafka_sink.commit.session import CommitResult, Conclusion, DriverSession
 from kafka_sink.errors import CommitAborted
 from tests.unit.commit.driver_bench import QUERY, SINK, Bench
 
-FIRST, SECOND, THIRD = "1" * 16, "2" * 16, "3" * 16
+FIRST, SECOND, THIRD, FOURTH = "1" * 16, "2" * 16, "3" * 16, "4" * 16
 
 
 def session(run: str, name: str = SINK, query: str = QUERY) -> DriverSession:
@@ -75,6 +75,34 @@ def test_an_option_that_says_where_rows_go_is_put_back_for_one_start(bench: Benc
     first, *others = rows(bench, 1, THIRD)
     changed = bench.commit([bench.write_also(first, ("dead", 0)), *others], session(THIRD))
     assert changed.conclusion is Conclusion.DELIVERED and bench.seen() == [2, 2]
+
+
+def test_a_copy_of_the_checkpoint_under_another_sink_id_is_stopped_and_its_id_is_not_taken_over(bench: Bench) -> None:
+    """For testing a job with its own topic. Under its id the query would take the place of its driver, and find its
+    batches delivered."""
+
+    def of_copy(batch: int) -> CommitResult:
+        bench.settle()
+        own = sink_id_of_query("staging", QUERY)
+        receipts = bench.receipts(batch, run=SECOND, sink_id=own, topic="t-staging")
+        return bench.commit(receipts, DriverSession(own, SECOND, named_sink_id="staging", is_only_sink=True))
+
+    def of_query(batch: int, run: str) -> CommitResult:
+        return bench.commit(rows(bench, batch, run), replace(session(run), is_only_sink=True))
+
+    assert of_query(0, FIRST).conclusion is Conclusion.DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    assert [of_copy(batch).conclusion for batch in (1, 2)] == [Conclusion.DELIVERED] * 2
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+    text = text_of(of_query(1, FIRST), "PKS-6009")
+    assert "That id writes to t-staging, and this one to t: is it a copy of this checkpoint? Stop it" in text
+    assert "ledger.accept.new.sink=true here until the query is past what that id has delivered" in text
+    assert text.index("Stop it") < text.index("Only if the query itself had that id") < text.index("sink.id=staging")
+    # The copy is stopped.
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    assert [of_query(batch, THIRD).conclusion for batch in (1, 2, 3)] == [Conclusion.DELIVERED] * 3
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+    assert of_query(4, FOURTH).conclusion is Conclusion.DELIVERED and bench.seen() == [5, 5]
 
 
 def test_after_a_change_of_sink_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:

@@ -7,6 +7,7 @@ import traceback
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kafka_sink
@@ -47,6 +48,43 @@ def test_a_frame_in_place_of_the_options_is_told_which_comes_first() -> None:
     for call in (lambda: kafka_sink.write(options, FRAME), lambda: kafka_sink.write_batch(options, 7, FRAME)):
         with pytest.raises(ConfigError, match="the frame comes first and then the options"):
             call()
+
+
+class Planned(Exception):
+    """The write has begun with its planning."""
+
+
+@pytest.mark.parametrize(
+    "number", ["7", b"7", None, True, 5.0, -1, 2**63, "x" * 10_000], ids=lambda one: repr(one)[:20]
+)
+def test_what_is_no_number_of_a_micro_batch_is_refused_before_anything_begins(number: Any) -> None:
+    """A text would be a label, which no check of the checkpoint looks at; others failed after all tasks."""
+    with pytest.raises(
+        ConfigError, match=r"batch_id=\S+ is not the number of a micro-batch.* as it is and not"
+    ) as caught:
+        kafka_sink.write_batch(FRAME, number, {**NAMED, "topic": "t"})
+    assert caught.value.name == "PKS-1002" and len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("number", [7, np.int64(7), np.uint8(7)], ids=lambda one: type(one).__name__)
+def test_a_whole_number_of_any_type_is_the_number_of_a_micro_batch(
+    number: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[Any]()
+
+    def note(frame: Any, batch_id: int, *more: Any, **options: Any) -> Any:
+        found.append(batch_id)
+        raise Planned
+
+    monkeypatch.setattr(
+        second_door,
+        "plan_query",
+        lambda given, schema: SimpleNamespace(options=SimpleNamespace(checkpoint_location=None), sink_id="s"),
+    )
+    monkeypatch.setattr(second_door, "query_of_batch", note)
+    with pytest.raises(Planned):
+        kafka_sink.write_batch(SimpleNamespace(isStreaming=False, schema=None), number, {**NAMED, "topic": "t"})  # type: ignore[arg-type]
+    assert found == [7] and type(found[0]) is int
 
 
 @pytest.mark.parametrize("call", [kafka_sink.write, lambda frame, options: kafka_sink.write_batch(frame, 0, options)])

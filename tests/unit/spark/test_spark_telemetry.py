@@ -15,6 +15,7 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransacti
 from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.errors import CommitAborted, CommitPending, KafkaSinkError
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import DEFAULT_LEDGER
 from kafka_sink.spark import driver, telemetry
 from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.telemetry import abort_and_report, commit_and_report
@@ -27,6 +28,10 @@ from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 RUN = "0123456789abcdef"
 MONDAY = BatchKey("", "monday")
 LINEAGE = "lineage.jsonl"
+
+
+def marks_of(folder: Path, key: BatchKey) -> Marks:
+    return Marks(str(folder), marked_line("exports", key, DEFAULT_LEDGER))
 
 
 @pytest.fixture(autouse=True)
@@ -155,17 +160,20 @@ def test_a_commit_that_failed_is_an_open_decision_until_its_abort_has_found_noth
     """An application may go on for weeks with other labels, which no planning of this one clears up."""
     batch = batch_of(folder, key)
     fail_commit(monkeypatch, batch, CommitAborted("too late"))
-    sink = marked_line("exports", key).sink_id
+    sink = marks_of(folder, key).line.sink_id
     assert count_open_decisions(str(folder), sink) == 1
     answer(monkeypatch, conclusion, has_nothing_open=has_nothing_open)
     abort_and_report(batch)
     assert count_open_decisions(str(folder), sink) == count
-    assert Marks(str(folder), marked_line("exports", key)).find_unfinished() != [], "the next planning asks Kafka again"
+    assert marks_of(folder, key).find_unfinished() != [], "the next planning asks Kafka again"
 
 
 def test_an_abort_settles_its_own_run_alone(folder: Path) -> None:
-    marks = Marks(str(folder), marked_line("exports", MONDAY))
-    others = [Marks(str(folder), marked_line("exports", BatchKey("", label))) for label in ("monday", "tuesday")]
+    marks = marks_of(folder, MONDAY)
+    others = [
+        Marks(str(folder), marked_line("exports", BatchKey("", label), DEFAULT_LEDGER))
+        for label in ("monday", "tuesday")
+    ]
     for one, run in ((marks, RUN), (others[0], "run-2"), (others[1], RUN)):
         with pytest.raises(CommitPending), one.mark_commit(run):
             raise CommitPending("away")

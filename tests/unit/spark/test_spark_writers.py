@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion
-from kafka_sink.errors import CommitAborted, ConfigError, LocalProtocolError
+from kafka_sink.errors import CommitAborted, CommitPending, ConfigError, KafkaSinkError, LocalProtocolError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver, summary, task, task_context
 from kafka_sink.spark.columns import choose_columns
@@ -29,13 +29,15 @@ class SomebodyElses(WriterCommitMessage):
     rows: int
 
 
-def stream_writer(guarantee: str = "exactly-once", schema_id: int | None = None) -> StreamWriter:
+def stream_writer(
+    guarantee: str = "exactly-once", schema_id: int | None = None, refusal: KafkaSinkError | None = None
+) -> StreamWriter:
     settings = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery.guarantee": guarantee}
     sink_id = "sink" if guarantee == "exactly-once" else None
     columns = choose_columns(SCHEMA, "t")
     if schema_id is not None:
         columns = replace(columns, sides=(SidePlan("value", None, schema_id=schema_id),))
-    return StreamWriter(parse_sink_options(settings), columns, sink_id)
+    return StreamWriter(parse_sink_options(settings), columns, sink_id, refusal)
 
 
 def batch_writer() -> BatchWriter:
@@ -121,6 +123,43 @@ def test_a_commit_that_finds_no_transactions_raises_if_tasks_wrote_in_some(
     writer.abort([written, OURS], 7)
     assert len(warned) == 1
     writer.commit([OURS], 7)
+
+
+# ---- what planning refuses before a commit ---------------------------------------------------------------------------
+
+
+def test_what_an_earlier_run_has_decided_about_the_batch_is_not_called_aborted() -> None:
+    """It may be visible. Of another batch's decision the error says nothing about this one."""
+    written = CommitMessage(
+        TaskReceipt(BatchKey("q-1", 7), "run", 0, 11, transaction=PreparedTransaction("sink-run-0-11", 1, 0, 2))
+    )
+    own = CommitPending("batch 7 is decided", query_id="q-1", batch_id=7)
+    with pytest.raises(CommitPending, match=r"batch 7 is decided") as raised:
+        stream_writer(refusal=own).commit([written], 7)
+    assert "Nothing of it is visible" not in str(raised.value)
+    for other in (replace_key(own, "q-2", 7), replace_key(own, "q-1", 6)):
+        with pytest.raises(CommitAborted, match=r"batch 7 is decided.* Nothing of it is visible") as aborted:
+            stream_writer(refusal=other).commit([written], 7)
+        assert (aborted.value.query_id, aborted.value.batch_id) == ("q-1", 7)
+
+
+def replace_key(error: CommitPending, query_id: str, batch_id: int) -> CommitPending:
+    return CommitPending(str(error), query_id=query_id, batch_id=batch_id)
+
+
+def test_rows_that_were_written_without_transactions_are_not_called_invisible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first batch is recorded even if its tasks fell back to at least once."""
+    first = CommitMessage(TaskReceipt(BatchKey("q-1", 0), "run", 0, 11, row_count=3))
+    refusal = ConfigError("topic manifests is not known")
+    with pytest.raises(ConfigError, match="topic manifests is not known") as raised:
+        stream_writer(refusal=refusal).commit([first], 0)
+    assert "visible" not in str(raised.value)
+    # Nothing is to be committed, and what was written is there.
+    monkeypatch.setattr(summary, "report_delivered", lambda *_: None)
+    stream_writer(refusal=refusal).commit([OURS], 7)
+    stream_writer("at-least-once", refusal=refusal).commit([first], 0)
 
 
 # ---- a query without any batch ---------------------------------------------------------------------------------------

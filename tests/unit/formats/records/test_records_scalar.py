@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 import tracemalloc
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -139,9 +140,20 @@ def test_splitting_again_and_again_ends_with_single_records() -> None:
 
 def test_split_with_the_producers_own_codec_keeps_its_level() -> None:
     codec = make_compressor("gzip", 1)
-    encoded = encode_batch(ROWS, codec)
+    encoded = encode_batch([Record(1000 + number, b"k", b"some text, " * 20) for number in range(20)], codec)
     for part in split(encoded, codec):
         assert part.payload == codec.compress(make_compressor("none").compress(gunzip(part)))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_records_that_a_codec_would_enlarge_are_sent_as_they_are_and_so_are_parts_of_a_batch(codec: str) -> None:
+    random = Random(3)
+    rows = [Record(0, None, b"a" * 4000), *(Record(0, None, random.randbytes(500)) for _ in range(4))]
+    whole = encode_batch(rows, make_compressor(codec))
+    first, second = split(whole, make_compressor(codec))
+    assert (whole.codec, first.codec) == (CODEC_IDS[codec],) * 2
+    assert (second.codec, len(second.payload)) == (0, second.records_bytes)
+    assert decode_batch(sealed(second)).records == tuple(rows[1:])
 
 
 def gunzip(part: EncodedBatch) -> bytes:

@@ -15,7 +15,8 @@ from kafka_sink.kafka.client.connection import (
     ConnectionEvent,
     ConnectionState,
 )
-from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, PRODUCE
+from kafka_sink.kafka.client.request import Request
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, METADATA, PRODUCE
 from kafka_sink.kafka.wire.frames import decode_request_header, encode_response
 from kafka_sink.options import ProducerOptions
 from tests.unit.kafka.client.network_driver import produce
@@ -88,6 +89,15 @@ def test_a_lost_connection_returns_what_was_in_flight_in_order_and_keeps_nothing
     answers = connection.on_lost(TransportError("gone"))
     assert [answer.request for answer in answers] == asked
     assert (connection.in_flight_count, connection.deadline_ms) == (0, None)
+
+
+def test_a_large_request_is_told_of_while_it_is_in_flight_and_a_usual_one_never() -> None:
+    connection = ready_connection()
+    large = Request(METADATA, {"topics": [{"name": "x" * 30_000}] * 300}, None, 1_000)
+    assert connection.send(produce(), 5) is None and connection.large_bytes_in_flight == 0
+    assert connection.send(large, 5) is None and connection.large_bytes_in_flight > 9_000_000
+    connection.in_flight.remove(large)  # as when it is answered
+    assert connection.large_bytes_in_flight == 0 and connection.in_flight_count == 1
 
 
 def test_the_earliest_deadline_of_all_requests_counts() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
 from kafka_sink.commit.command_texts import BrokerArguments, CommandTexts
 from kafka_sink.commit.describe_transactions import TransactionDescription
-from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key, line_of_key
 from kafka_sink.commit.listing import Listed
 from kafka_sink.commit.open_decisions import OpenDecision, Standing
 from kafka_sink.commit.receipt import BatchKey
@@ -42,7 +44,7 @@ def record_of(
 def ledger_of(*records: LedgerRecord, judged: tuple[Standing, int | None] | None = None) -> LedgerFacts:
     listed = [Listed(ledger_key(one.sink_id, one.key), 5, one) for one in records]
     found = {each.ledger_key: OpenDecision(each.record, *judged) for each in listed if each.record and judged}
-    return LedgerFacts(LEDGER, listed, found)
+    return LedgerFacts(LEDGER, listed, found, lines={line_of_key(each.ledger_key, LEDGER) for each in listed})
 
 
 def facts_of(*ledgers: LedgerFacts, **more: object) -> ClusterFacts:
@@ -105,6 +107,12 @@ def test_an_open_decision_is_a_finding_when_a_query_would_have_finished_it(
     found = found_in(facts)
     assert found == ([] if expected is None else [(*expected, (COMMANDS.recover("orders"),))])
     assert all(each.is_passing for each in judge(facts, LIMITS, BROKERS))
+
+
+def test_a_decision_that_is_not_ones_own_to_see_is_told_without_a_command() -> None:
+    for age_ms, count in ((59 * S, 0), (60 * S, 1), (60 * 60 * MIN, 1)):
+        facts = facts_of(ledger_of(record_of(Kind.INTENT, age_ms=age_ms), judged=(Standing.HIDDEN, None)))
+        assert found_in(facts) == [(Trouble.OPEN, LOOK, ())] * count
 
 
 def test_a_lost_batch_is_told_with_its_rows_and_both_choices() -> None:
@@ -263,6 +271,42 @@ def test_the_transactions_of_a_sink_are_one_finding_with_the_command_for_its_led
     (found,) = judge(facts_of(ledger, transactions=many), LIMITS, BROKERS)
     assert "100 transactions of sink orders" in found.text and "the oldest began 8 min ago" in found.text
     assert found.commands == (CommandTexts(BROKERS, "own.ledger").abort_transactions("orders"),)
+
+
+STAGING, OWN = "staging.ledger", "own.ledger"
+MONDAY = Line("orders", "80000001")
+OF_MONDAY = transaction("orders-8000000112345678-0-0", 8 * MIN, "t")
+
+
+@pytest.mark.parametrize(
+    ("own", "staging", "drivers", "topic"),
+    [
+        # A record or a claim of its line decides, wherever the sink has been seen last.
+        ({MONDAY}, {Line("orders", "80000002")}, {MONDAY}, OWN),
+        ({Line("orders", "80000002")}, {MONDAY}, {MONDAY}, STAGING),
+        ({MONDAY}, (), (), OWN),
+        # No ledger that was read knows its line, and it has a driver: that one may have decided.
+        ({Line("orders", "80000002")}, (), {MONDAY}, None),
+        ((), (), {MONDAY}, None),
+        # A driver of an earlier release, which had one for all lines of a sink.
+        ((), (), {Line("orders")}, None),
+        # Nothing is decided without a driver.
+        ({Line("orders", "80000002")}, (), (), OWN),
+        ((), (), (), LEDGER),
+        # More than one ledger could be the one that it is going to have.
+        ({Line("orders", "80000002")}, {Line("orders")}, (), None),
+        ({MONDAY}, {MONDAY}, {MONDAY}, None),
+    ],
+)
+def test_the_command_that_aborts_names_the_ledger_that_would_know_a_decision_or_there_is_none(
+    own: Collection[Line], staging: Collection[Line], drivers: Collection[Line], topic: str | None
+) -> None:
+    ledgers = LedgerFacts(OWN, lines=own), LedgerFacts(STAGING, lines=staging)
+    known = {line.driver_id for line in drivers}
+    (found,) = judge(facts_of(*ledgers, transactions=[OF_MONDAY], drivers=known), LIMITS, BROKERS)
+    commands = () if topic is None else (CommandTexts(BROKERS, topic).abort_transactions("orders"),)
+    assert (found.trouble, found.commands, found.ledger_topic) == (Trouble.TRANSACTION, commands, topic or "")
+    assert ("ledger was not found" in found.text) is (topic is None)
 
 
 def test_the_mark_of_a_finding_stays_when_younger_transactions_come_and_changes_with_the_oldest() -> None:

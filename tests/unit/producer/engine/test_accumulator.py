@@ -419,7 +419,7 @@ def test_completing_twice_is_a_bug_and_raises() -> None:
 
 @pytest.mark.parametrize("codec", sorted(CODEC_NAMES))
 def test_a_split_keeps_records_headers_timestamps_order_and_codec(codec: int) -> None:
-    whole = encoded(10, codec=CODEC_NAMES[codec])
+    whole = encoded(100, codec=CODEC_NAMES[codec])
     parts = split(whole, make_compressor(CODEC_NAMES[codec]))
     assert len(parts) > 1
     assert {part.codec for part in parts} == {codec}
