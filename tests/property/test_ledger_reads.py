@@ -126,7 +126,9 @@ def _transactional_record(draw: random.Random) -> Record:
 
 
 def _plain_batch(draw: random.Random) -> bytes:
-    line = Line(draw.choice(SINKS), draw.choice(["", code_of_label("2026-11"), code_of_label("2026-12")]))
+    line = Line(
+        draw.choice(SINKS), draw.choice(["", code_of_label("2026-11", LEDGER), code_of_label("2026-12", LEDGER)])
+    )
     run = draw.choice([*RUNS, ""])
     listed = [
         Record(0, claim_key(line).encode(), encode_claim(line, run, 7)),
@@ -148,7 +150,7 @@ def _end(log: Log) -> int:
 
 def kinds_of_read(log: Log) -> dict[str, Callable[[], LedgerRead]]:
     end = _end(log)
-    label = code_of_label("2026-11")
+    label = code_of_label("2026-11", LEDGER)
     stream = {"named_sink_id": OLDER, "query_suffix": SUFFIX}
     return {
         "commit": lambda: LedgerRead(SETTINGS, SINK, code="", claim_offset=end - 1, **stream),
