@@ -87,7 +87,7 @@ class Bench:
         key = BatchKey("query", next(self._batches))
         receipts = [self._task(key, number, times) for number in range(receipt_count)]
         began_s = time.perf_counter()
-        job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
+        job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1, age_max_ms=0)
         settings = replace(self._settings, visible_ms=VISIBLE_MS) if waits_for_readers else self._settings
         committer = Committer(settings, self._session, job, self._client.now_ms())
         verdict = self._client.run(Clocked(committer, times))

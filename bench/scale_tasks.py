@@ -118,7 +118,7 @@ class SimulatedStream:
             ids = [one.transaction.transactional_id for one in receipts if one.transaction is not None]
             client.look_ahead([LEDGER, TOPIC] if ids else [LEDGER], [session.transactional_id, *ids])
             key = receipts[0].key if receipts else None
-            job = Job(operation, key, receipts, wall_ms=1, may_be_decided=False)
+            job = Job(operation, key, receipts, wall_ms=1, may_be_decided=False, age_max_ms=0)
             watched = Watched(Committer(self.settings, session, job, client.now_ms()), cluster, dies_in)
             result = client.run(watched)
             cluster.charge_computing()

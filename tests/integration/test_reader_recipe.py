@@ -95,11 +95,11 @@ def test_the_table_knows_versions_and_defaults_of_the_clients_that_are_here() ->
         release = ".".join(importlib.metadata.version(package).split(".")[:2])
         assert f" {release}" in row_of(reader)[0], (reader, release)
     default = inspect.signature(aiokafka.AIOKafkaConsumer.__init__).parameters["isolation_level"].default
-    assert row_of("aiokafka")[1] == f"`{default}`"
-    assert row_of("kafka-python")[1] == f"`{kafka.KafkaConsumer.DEFAULT_CONFIG['isolation_level']}`"
+    assert row_of("aiokafka")[2] == f"`{default}`"
+    assert row_of("kafka-python")[2] == f"`{kafka.KafkaConsumer.DEFAULT_CONFIG['isolation_level']}`"
 
 
-def test_every_row_says_when_it_was_looked_at() -> None:
-    rows = [row.strip("|").split("|") for row in TEXT.splitlines() if row.startswith("| ")][2:]
+def test_the_page_says_when_the_clients_were_looked_at() -> None:
+    rows = [row for row in TEXT.splitlines() if row.startswith("| ")][2:]
     assert len(rows) >= 15
-    assert all(re.fullmatch(r"20\d\d-\d\d", row[-1].strip()) for row in rows)
+    assert re.search(r"^Looked at in [A-Z][a-z]+ 20\d\d\.", TEXT, re.MULTILINE)
