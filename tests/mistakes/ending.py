@@ -100,7 +100,7 @@ def no_is_believed(patch: pytest.MonkeyPatch) -> None:
 def marker_epoch_not_compared(patch: pytest.MonkeyPatch) -> None:
     """any later marker of a producer id counts as the end of a transaction"""
 
-    def ended_by(self: LedgerRead, marker: RawBatch) -> tuple[int, int]:
+    def ended_by(self: LedgerRead, marker: RawBatch, **_: Any) -> tuple[int, int]:
         waiting = [one for one in self._waiting if one[0] == marker.producer_id]
         return min(waiting, default=(marker.producer_id, marker.producer_epoch))
 

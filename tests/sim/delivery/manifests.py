@@ -1,7 +1,8 @@
 """I22: each batch that a sink has reported as delivered has one manifest, and what that says is what readers find.
 
 A manifest is in doubt if its marker was dropped and the next transaction of the id has ended it (`leaders`): it may be
-visible or not.
+visible or not. Of two drivers with one label, the first leaves the end of its decision to the second; if that one dies
+in it, the manifest is missing until the label is written again, or a command finishes the decision.
 """
 
 from __future__ import annotations
@@ -47,13 +48,18 @@ def check_manifests(
         of_key[BatchKey(one["query"], one["batch"])].append(one)
         _check_where(one, core)
         _check_ranges(one, ranges, is_in_doubt=bool(rows_in_doubt))
-    keys_in_doubt = {BatchKey(one["query"], one["batch"]) for one in doubted}
+    keys_in_doubt = {BatchKey(one["query"], one["batch"]) for one in doubted} | _open_labels(core, lost)
     for batch in books.batches:
         is_one_of_a_kind = batch.key.is_named and len(books.generations(batch.key)) == 1
         least = 0 if batch.key in keys_in_doubt else 1
         most = 1 + sum(count for (key, _), count in unseen.items() if key == batch.key)
         if is_one_of_a_kind and batch.must_be_there and not least <= len(of_key[batch.key]) <= most:
             raise Violation("I22", f"{batch} was delivered and has {len(of_key[batch.key])} manifests")
+
+
+def _open_labels(core: BrokerCluster, lost: LostMarkers) -> set[BatchKey]:
+    newest = {one.record.key: one.record for one in ledger_entries(core, lost) if one.is_committed}
+    return {key for key, record in newest.items() if key.is_label and record.kind is Kind.INTENT}
 
 
 def visible_manifests(
