@@ -7,6 +7,7 @@ somebody may change the topic meanwhile, and brokers delete the first segments w
 from __future__ import annotations
 
 CLEANUP = "cleanup.policy"
+MESSAGE_BYTES = "max.message.bytes"
 
 
 def policy_problem(topic: str, policy: str | None) -> str | None:

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.ledger import UNKNOWN_TIME
-from kafka_sink.commit.ledger_policy import CLEANUP, policy_problem
+from kafka_sink.commit.ledger_policy import CLEANUP, MESSAGE_BYTES, policy_problem
 from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteState
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
@@ -57,7 +57,6 @@ LEADERS = "find partitions without a leader"
 TIME = "ask for the brokers' time"
 POLICY = "look at the ledger's policy"
 ROOM = "look whether the manifest fits into its topic"
-MESSAGE_BYTES = "max.message.bytes"
 # Of Kafka, for brokers that do not tell.
 MESSAGE_BYTES_DEFAULT = 1_048_588
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import ConfigAnswer, found_or_raise, number_of
-from kafka_sink.commit.ledger_policy import CLEANUP, alter_command, policy_problem
+from kafka_sink.commit.ledger_policy import CLEANUP, MESSAGE_BYTES, alter_command, policy_problem
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.errors.table.brokers import LEDGER_FORGETS
 from kafka_sink.frozen import frozen
@@ -49,7 +49,7 @@ LEDGER_CONFIGS = {
     "segment.bytes": str(16 * 1024 * 1024),
     "min.compaction.lag.ms": str(60 * 60 * 1000),
 }
-IN_SYNC, UNCLEAN, MESSAGE_BYTES = "min.insync.replicas", "unclean.leader.election.enable", "max.message.bytes"
+IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 # What services answer if a topic is to have a configuration that they protect.
 PROTECTED = (INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION)
 CHECKED = (CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES)

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from kafka_sink.commit.admin.broker_clock import difference_of
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES
+from kafka_sink.commit.admin.ledger_topic import IN_SYNC
 from kafka_sink.commit.describe_transactions import DescribeTransactions
+from kafka_sink.commit.ledger_policy import MESSAGE_BYTES
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.operate.checks.brokers import clock_finding, login_advice
 from kafka_sink.operate.checks.cluster import LOG_IN_SYNC, LOG_REPLICAS

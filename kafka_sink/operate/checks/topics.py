@@ -8,9 +8,9 @@ from difflib import get_close_matches
 
 from kafka_sink.commit.admin.client import Client, new_topic_row
 from kafka_sink.commit.admin.configs import number_of
-from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, UNCLEAN
+from kafka_sink.commit.admin.ledger_topic import IN_SYNC, UNCLEAN
 from kafka_sink.commit.admin.topics import LOG_APPEND_TIME, TIMESTAMP_TYPE, TopicState, differences, topic_state
-from kafka_sink.commit.ledger_policy import CLEANUP
+from kafka_sink.commit.ledger_policy import CLEANUP, MESSAGE_BYTES
 from kafka_sink.errors import BrokerError, KafkaSinkError
 from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.client.outcome import describe
