@@ -20,8 +20,18 @@ from tests.spark.parity import Folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What older PySparks do: Py4J leaves sockets to the garbage collector after a call that failed, and pandas' version is
+# compared by distutils. Of the sink's own warnings tests/spark makes errors.
+FOREIGN_WARNINGS = ("ignore:unclosed <socket:ResourceWarning", "ignore:distutils Version classes:DeprecationWarning")
+
 # The tests check what a PySpark does, not how fast: many versions are tried beside other work.
 spark_session.PATIENCE_S = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for warning in FOREIGN_WARNINGS:
+            item.add_marker(pytest.mark.filterwarnings(warning))
 
 
 @pytest.fixture(scope="session")

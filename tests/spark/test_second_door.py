@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 KEYS = (b"a", b"b")
+HAS_FORMAT = find_spec("pyspark.sql.datasource") is not None
 NO_CHECKPOINT = r'PKS-1111(?s:.*)for this start alone\. Set \.option\("checkpointLocation", \.\.\.\) on the writer'
 
 
@@ -381,7 +383,10 @@ def test_a_numbered_write_inside_a_query_without_a_checkpoint_is_refused(
     assert values(kafka_4, topic_name) == []
 
 
-@pytest.mark.parametrize("is_format", [False, True])
+@pytest.mark.parametrize(
+    "is_format",
+    [False, pytest.param(True, marks=pytest.mark.skipif(not HAS_FORMAT, reason="PySpark 3 has no such formats"))],
+)
 def test_an_unnamed_query_in_the_checkpoint_folder_of_the_session_is_refused_and_a_named_one_goes_on(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str, is_format: bool
 ) -> None:
