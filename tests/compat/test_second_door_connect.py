@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,32 @@ def test_the_operation_of_an_interrupted_write_is_cancelled_and_no_reader_waits(
     wait_until(lambda: time.time() - beats.stat().st_mtime > 5, "no task waits any more", 60)
     wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
     assert connected.getTags() == set() if hasattr(connected, "getTags") else True
+
+
+def write_by_format(frame: Any, named: dict[str, str]) -> None:
+    frame.write.format("pykafka-sink").options(**named).mode("append").save()
+
+
+@pytest.mark.parametrize("write", [kafka_sink.write, write_by_format], ids=["functions", "format"])
+def test_a_write_that_the_session_s_interrupt_all_cancels_holds_no_reader_back(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, write: Callable[[Any, Any], Any]
+) -> None:
+    """As the stop button of a notebook does it: the server cancels the operation, and the client hears of it."""
+    if not hasattr(connected, "interruptAll"):
+        pytest.skip("this PySpark cannot interrupt operations")
+    writable_topic(kafka_4, topic_name)
+    beats, named = tmp_path / "beats", of_sink(kafka_4, topic_name, batch_id="day-1")
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write, slow_rows(connected, 120, str(beats)), named)
+        wait_until(beats.exists, "a task runs", 120)
+        assert connected.interruptAll()
+        with pytest.raises(Exception, match="OPERATION_CANCELED"):
+            writing.result(120)
+    wait_until(lambda: time.time() - beats.stat().st_mtime > 5, "no task waits any more", 60)
+    wait_until(lambda: readers_reach_the_end(kafka_4, topic_name), "readers reach the end", PATIENCE_S)
+    rows = connected.range(0, 20, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    write(rows, named)
+    assert len(values(kafka_4, topic_name)) == 20
 
 
 def test_a_query_that_is_stopped_in_the_middle_of_a_batch_cancels_its_job_and_no_reader_waits(
