@@ -253,6 +253,17 @@ def test_a_label_that_a_ledger_could_not_read_back_is_refused(name: str) -> None
     assert getattr(parsed({**settings, name: "x" * 200}), name.replace(".", "_")) == "x" * 200
 
 
+@pytest.mark.parametrize("name", ["batch.id", "query.id"])
+@pytest.mark.parametrize("template", ["${env:DAY}", "export-${env:DAY}", "${DAY}", "{{ ds }}", "export-{{ds}}-eu"])
+def test_a_template_that_nobody_has_filled_in_names_no_export(name: str, template: str) -> None:
+    """Every day would have this one name, and what comes after the first day would be left out as repeated."""
+    settings = {"sink.id": "orders", "batch.id": "monday", "query.id": "q"}
+    text = refusal({**settings, name: template})
+    assert f"{name}={template!r} is taken as it is written" in text and "${env:NAME} is replaced" in text
+    filled = template.translate(dict.fromkeys(map(ord, "${}"), "-"))
+    assert getattr(parsed({**settings, name: filled}), name.replace(".", "_")) == filled
+
+
 def test_a_query_without_a_batch_is_refused() -> None:
     assert "query.id needs batch.id" in refusal({"sink.id": "orders", "query.id": "q"})
 
