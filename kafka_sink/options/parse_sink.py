@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import (
@@ -117,6 +118,16 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         telemetry=_make_telemetry_options(draft),
         notices=(*draft.notices, *producer.notices, *(() if formats is None else formats.notices)),
     )
+
+
+def take_option(settings: Mapping[str, str], name: str) -> tuple[dict[str, str], Any]:
+    """The settings without this option of the sink, and its value by its rule; None: it is not among them. For callers
+    that need it before, or without, the others."""
+    others = {given: value for given, value in settings.items() if given.lower() != name}
+    found = {given: SINK_OPTIONS[name].rule.parse(name, settings[given]) for given in settings if given not in others}
+    if len(set(found.values())) > 1:
+        raise two_values_error(*list(found)[:2])
+    return others, next(iter(found.values()), None)
 
 
 def add_prefix(name: str) -> str:
