@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kafka_sink.commit.location import read_location
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import CHECKPOINT_MISSING
 from kafka_sink.kafka.io.warn_once import warn_once
@@ -33,6 +34,8 @@ LOCATION_OF_SESSION = "spark.sql.streaming.checkpointLocation"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OF_ONE_START = re.compile(rf".*/temporary-{_UUID}/?", re.DOTALL)
 _UNNAMED = re.compile(rf"(.*)/{_UUID}/?", re.DOTALL)
+# Of a path: Spark has replaced a relative one by the folder that was meant.
+_BEFORE_NAMES = re.compile(r"\A(/|(\.\./)+)")
 _LOCAL = re.compile(r"(file:|/)")
 _BEGIN_ANEW = "Spark begins anew at each start, and every row is written again"
 SEEN_MAX = 1024
@@ -92,7 +95,7 @@ def _of_one_start(session: Any, running: _RunningQuery | None, batch_id: int | s
         )
     # Who resumes such a folder names it on the writer: it has had batches.
     unnamed = None if running.is_named or batch_id != 0 else _UNNAMED.fullmatch(running.checkpoint)
-    if unnamed and _ends_with(unnamed[1], session.conf.get(LOCATION_OF_SESSION, None)):
+    if unnamed and _is_of_session(unnamed[1], session.conf.get(LOCATION_OF_SESSION, None)):
         return _unnamed_in_session(f"a new folder, {running.checkpoint}")
     return ""
 
@@ -105,9 +108,12 @@ def _unnamed_in_session(folder: str) -> str:
     )
 
 
-def _ends_with(folder: str, setting: str | None) -> bool:
-    """The folder has its file system, which the setting may leave out."""
-    return bool(setting) and folder.endswith(str(setting).rstrip("/").rpartition(":")[2].lstrip("/"))
+def _is_of_session(folder: str, setting: str | None) -> bool:
+    """The folder has its file system and begins at the root; the setting may leave out both."""
+    if not setting:
+        return False
+    end = _BEFORE_NAMES.sub("", read_location(str(setting)).path)
+    return (read_location(folder).path or "/").endswith(f"/{end}")
 
 
 def _of_another_query(query_id: str, location: str | None, running: _RunningQuery | None) -> str:
