@@ -10,7 +10,8 @@ Where they cannot be reached, and over Spark Connect, only a folder that options
 
 Each query is looked at once: another checkpoint has another query id.
 
-Assumptions, for PySpark 3.4 to 4.3: `activeStreamingQueries` of the shared state has the executions by query id; the
+Assumptions, for PySpark 3.4 to 4.3: `activeStreamingQueries` of the shared state has the executions by query id, and
+one is not active any more before its stop cancels or interrupts anything; the
 folder of one start is called temporary-UUID; Spark writes the file `metadata` before the first batch. Where one of them
 fails, nothing is refused. For the format: the writer's queryName and checkpointLocation are among its options.
 """
@@ -76,12 +77,23 @@ def _tell(problem: str, *, is_exactly_once: bool) -> None:
     warn_once(problem)
 
 
+def is_running(session: Any, query_id: str) -> bool:
+    """False: it has ended, somebody has stopped it, or Spark does not tell."""
+    with suppress(Exception):  # as below
+        return bool(_execution_of(session, query_id).isActive())
+    return False
+
+
 def _running_query(session: Any, query_id: str) -> _RunningQuery | None:
     with suppress(Exception):  # py4j's, of a JVM that ends, and whatever a platform has in place of these objects
-        of_id = session._jvm.java.util.UUID.fromString(query_id)
-        found = session._jsparkSession.sharedState().activeStreamingQueries().get(of_id)
+        found = _execution_of(session, query_id)
         return _RunningQuery(str(found.resolvedCheckpointRoot()), found.name() is not None)
     return None
+
+
+def _execution_of(session: Any, query_id: str) -> Any:
+    of_id = session._jvm.java.util.UUID.fromString(query_id)
+    return session._jsparkSession.sharedState().activeStreamingQueries().get(of_id)
 
 
 def _of_one_start(session: Any, running: _RunningQuery | None, batch_id: int | str) -> str:

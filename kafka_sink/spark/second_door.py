@@ -49,7 +49,7 @@ from kafka_sink.spark.query_batch import (
     properties_of_thread,
     query_of_batch,
 )
-from kafka_sink.spark.query_checkpoint import check_checkpoint
+from kafka_sink.spark.query_checkpoint import check_checkpoint, is_running
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
@@ -69,6 +69,8 @@ _SCHEMA = StructType().add(RESULT, BinaryType())
 # line before the class. Later ones search in a way that overflows the stack with the usual length of such an error, and
 # the query's thread dies of that instead of ending.
 INTERRUPTED, CANCELLED = "java.lang.InterruptedException", "cancelled job group"
+# As Java and py4j begin a line with the class of an error or of its cause. Elsewhere it is in the text of another one.
+_INTERRUPTION = re.compile(rf"^\s*(?:: |Caused by: |\()?{re.escape(INTERRUPTED)}", re.MULTILINE)
 QUERY_STOPPED = (
     "the query was stopped, or its job cancelled, in the middle of a batch, which is not delivered and will be written "
     "again when it goes on. It was told: "
@@ -345,10 +347,11 @@ def explain_stop(frame: DataFrame) -> Iterator[None]:
 
 def _is_of_stop(frame: DataFrame, text: str) -> bool:
     """To stop a query, Spark cancels its jobs, whose group has the name of the run, and interrupts its thread. Which of
-    the two a batch notices is chance, and PySpark 3 knows the second one only."""
-    if INTERRUPTED in text:
-        return True
-    if CANCELLED not in text:
+    the two a batch notices is chance, and PySpark 3 knows the second one only. An error may have the text of a row in
+    it, and that may be a stack trace: where Spark tells that the query runs, nobody has stopped it."""
+    if CANCELLED not in text and not _INTERRUPTION.search(text):
         return False
-    _, _, spark_run = properties_of_thread(frame.sparkSession)
-    return bool(spark_run) and f"{CANCELLED} {spark_run}" in text
+    query_id, _, spark_run = properties_of_thread(frame.sparkSession)
+    if spark_run and f"{CANCELLED} {spark_run}" in text:
+        return True
+    return bool(_INTERRUPTION.search(text)) and not is_running(frame.sparkSession, query_id)

@@ -91,7 +91,18 @@ def test_what_may_have_arrived_is_repeated_only_if_that_is_harmless(kind: ReplyK
 
 @pytest.mark.parametrize(
     "location",
-    ["/a/b", "/a//b/", "file:/a/b", "file:///a/b/", " /a/b", "FILE:/a/b", "/a/./b", "/a/c/../b", "file:///a/b/.", "///a/b"],
+    [
+        "/a/b",
+        "/a//b/",
+        "file:/a/b",
+        "file:///a/b/",
+        " /a/b",
+        "FILE:/a/b",
+        "/a/./b",
+        "/a/c/../b",
+        "file:///a/b/.",
+        "///a/b",
+    ],
 )
 def test_every_spelling_of_a_checkpoint_names_the_same_sink(location: str) -> None:
     assert sink_id_of_checkpoint(location) == sink_id_of_checkpoint("/a/b")

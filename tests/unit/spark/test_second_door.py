@@ -18,7 +18,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import second_door
 from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.second_door import INTERRUPTED, WriteSummary, _settings, _summarize
-from kafka_sink.spark.task_context import JOB_GROUP
+from kafka_sink.spark.task_context import JOB_GROUP, QUERY_ID
 
 NAMED = {"kafka.bootstrap.servers": "h:1", "sink.id": "s"}
 CLASSIC = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: "1m"))
@@ -242,7 +242,11 @@ def test_a_write_that_a_stop_has_interrupted_or_cancelled_says_so(
 
 
 @WAYS
-@pytest.mark.parametrize("text", ["Job 3 cancelled part of cancelled job group mine", "no row", "cancelled job group "])
+@pytest.mark.parametrize(
+    "text",
+    ["Job 3 cancelled part of cancelled job group mine", "no row", "cancelled job group "]
+    + [f"The value '{INTERRUPTED}: sleep' cannot be cast", f"at Queue.take: {INTERRUPTED}"],
+)
 def test_any_other_error_of_a_batch_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, text: str, is_only_sink: bool
 ) -> None:
@@ -250,16 +254,32 @@ def test_any_other_error_of_a_batch_is_passed_on(
         fail_with(text, monkeypatch, is_only_sink)
 
 
-def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) -> None:
-    """A micro-batch of this run fails."""
+@WAYS
+@pytest.mark.parametrize("is_active", [True, False])
+def test_a_row_with_a_stack_trace_in_the_error_of_a_query_that_runs_is_no_stop(
+    monkeypatch: pytest.MonkeyPatch, is_only_sink: bool, is_active: bool
+) -> None:
+    text = f"The value 'RuntimeException\n\tat a.b\nCaused by: {INTERRUPTED}: sleep' cannot be cast to INT"
+    execution = SimpleNamespace(isActive=lambda: is_active)
+    with pytest.raises(ValueError if is_active else TransactionAborted, match="cannot be cast"):
+        fail_with(text, monkeypatch, is_only_sink, execution)
+
+
+def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool, execution: object = None) -> None:
+    """A micro-batch of this run fails. `execution`: Spark's own object of its query, where that can be reached."""
 
     def write(*_: object, **__: object) -> None:
         raise ValueError(text)
 
     monkeypatch.setattr(second_door, "_write_batch", write)
-    context = SimpleNamespace(getLocalProperty={JOB_GROUP: RUN}.get)
+    context = SimpleNamespace(getLocalProperty={JOB_GROUP: RUN, QUERY_ID: KEY.query_id}.get)
     conf = SimpleNamespace(get=lambda name, default: "1m")
-    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context, conf=conf))
+    session = SimpleNamespace(sparkContext=context, conf=conf)
+    if execution is not None:
+        state = SimpleNamespace(activeStreamingQueries=lambda: {KEY.query_id: execution})
+        session._jsparkSession = SimpleNamespace(sharedState=lambda: state)
+        session._jvm = SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(UUID=SimpleNamespace(fromString=str))))
+    frame: Any = SimpleNamespace(sparkSession=session)
     if is_only_sink:
         kafka_sink.foreach_batch({**NAMED, "topic": "t"})(frame, 0)
     else:
