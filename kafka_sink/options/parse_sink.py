@@ -120,6 +120,14 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     )
 
 
+def make_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """As Spark's `option` turns values into text. For it None is no value; `str` would make a name of it."""
+    missing = sorted(str(name) for name, value in options.items() if value is None)
+    if missing:
+        raise ConfigError(f"these options have no value (None): {', '.join(missing)}")
+    return {str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+
 def take_option(settings: Mapping[str, str], name: str) -> tuple[dict[str, str], Any]:
     """The settings without this option of the sink, and its value by its rule; None: it is not among them. For callers
     that need it before, or without, the others."""

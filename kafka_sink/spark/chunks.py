@@ -339,7 +339,7 @@ def _divide(settings: Mapping[str, str], chunks: int, by: str) -> Division:
     if SINK_OPTIONS[BATCH_ID].rule.parse(BATCH_ID, longest) != longest:
         # The ledger would have each chunk under another name than the one that is looked for.
         raise ConfigError(
-            f"by={by!r} ends with a blank, and the name of a chunk cannot: rename this column, or divide by another one",
+            f"by={by!r} ends with a blank, and a chunk's name cannot: rename this column, or divide by another one",
             OPTIONS_CONTRADICT,
         )
     return division

@@ -36,7 +36,7 @@ from kafka_sink.errors import (
     explain_error,
 )
 from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
-from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.options.parse_sink import make_texts, take_option
 from kafka_sink.spark.action import collect_rows
 from kafka_sink.spark.arrow_batches import ARROW_BYTES, GOOD_SIZE
 from kafka_sink.spark.batch_name import batch_of_task
@@ -129,7 +129,7 @@ def foreach_batch(options: Mapping[str, Any]) -> ForeachBatch:
     """For `writeStream.foreachBatch(...)`: the query writes to Kafka, and to nothing else."""
     settings = _settings(options)
     with explain_here():
-        check_query_options(_split_off_query(settings)[0])
+        check_query_options(take_option(settings, QUERY_ID_OPTION)[0])
     return ForeachBatch(settings)
 
 
@@ -159,19 +159,11 @@ def limit_arrow_batches(frame: DataFrame) -> None:
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:
     _check_batch(frame)
     batch_id = _number_of_batch(batch_id)
-    given, query_id = _split_off_query(settings)
+    given, query_id = take_option(settings, QUERY_ID_OPTION)  # which elsewhere needs batch.id
     planned = plan_query(given, frame.schema)
     location, is_exactly_once = planned.options.checkpoint_location, planned.sink_id is not None
     query = query_of_batch(frame, batch_id, query_id, location, is_exactly_once=is_exactly_once)
     return _write_batch_of_query(frame, planned, BatchKey(query.query_id, batch_id), query, is_only_sink=is_only_sink)
-
-
-def _split_off_query(settings: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """The option query.id, which elsewhere needs batch.id, and the other ones."""
-    given = {name: value for name, value in settings.items() if name.lower() != QUERY_ID_OPTION}
-    query_ids = [value for name, value in settings.items() if name.lower() == QUERY_ID_OPTION]
-    rule = SINK_OPTIONS[QUERY_ID_OPTION].rule
-    return given, str(rule.parse(QUERY_ID_OPTION, query_ids[0])) if query_ids else None
 
 
 def _write_batch_of_query(
@@ -309,16 +301,12 @@ def _number_of_batch(batch_id: Any) -> int:
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, str]:
-    """As Spark's `option` turns values into text."""
     if not isinstance(options, Mapping):
         raise ConfigError(
             f"the options are a {type(options).__name__}, and no mapping of names to values: the frame comes first and "
             "then the options, kafka_sink.write(frame, options)"
         )
-    missing = sorted(name for name, value in options.items() if value is None)
-    if missing:
-        raise ConfigError(f"these options have no value (None): {', '.join(missing)}")
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return make_texts(options)
 
 
 @contextmanager

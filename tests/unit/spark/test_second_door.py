@@ -109,6 +109,13 @@ def test_options_without_a_value_are_all_named() -> None:
         kafka_sink.foreach_batch({"b": None, "topic": "t", "a": None})
 
 
+def test_two_names_of_a_query_are_refused() -> None:
+    options = {**NAMED, "topic": "t", "query.id": "a", "Query.Id": " a"}
+    assert repr(kafka_sink.foreach_batch(options)) == "<kafka_sink.foreach_batch to t>"
+    with pytest.raises(ConfigError, match=r"query\.id and Query\.Id mean the same and have different values"):
+        kafka_sink.foreach_batch({**options, "Query.Id": "b"})
+
+
 def test_a_function_of_foreach_batch_keeps_the_options_it_was_given_and_shows_none_but_the_topic() -> None:
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "me"}
     options = {**NAMED, **login, "topic": "events", "kafka.sasl.password": "hush"}
