@@ -336,9 +336,20 @@ def note_out_of_scope(draft: Draft, settings: Mapping[str, str]) -> None:
         )
 
 
+def check_spellings(draft: Draft, settings: Mapping[str, str]) -> None:
+    """Spark passes each name once, in lower case; a mapping given to a function may have it twice. Those of the sink
+    itself are compared where they are read."""
+    own = _divide(settings)[0]
+    first: dict[str, str] = {}
+    for given, value in settings.items():
+        other = first.setdefault(given.lower(), given)
+        if given not in own and settings[other] != value:
+            raise two_values_error(other, given)
+
+
 RULES: tuple[Callable[[Draft, Mapping[str, str]], None], ...] = (
     check_ledger_topic, check_manifest_topic, check_dead_letters, check_topic_creation, check_ledger_config,
-    check_lineage_key, note_out_of_scope,
+    check_lineage_key, check_spellings, note_out_of_scope,
 )  # fmt: skip
 
 

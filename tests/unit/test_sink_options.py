@@ -84,6 +84,18 @@ def test_a_method_of_the_writer_is_no_option() -> None:
         assert f"call .{name}(...) of the writer instead" in refusal({name.lower(): "x"})
 
 
+@pytest.mark.parametrize(
+    "name", ["kafka.acks", "kafka.sasl.password", "value.format", "header.source", "cloudevents.type", "topic"]
+)
+def test_two_spellings_of_a_name_with_different_values_are_refused(name: str) -> None:
+    """A mapping that is given to a function may have both, and the last one would win without a word."""
+    text = refusal({name: "one", name.upper(): "two"})
+    assert "mean the same and have different values: keep one" in text and name in text
+    assert "one" not in text.partition("keep one")[0] and "mean the same" not in refusal(
+        {name: "1", name.upper(): "1", "x": ""}
+    )
+
+
 def test_a_path_is_refused_with_what_to_do_instead() -> None:
     assert "without it and set the option topic" in refusal({"path": "out"})
 
