@@ -334,6 +334,7 @@ def test_an_export_with_a_sink_id_and_no_batch_id_is_warned_that_it_is_written_a
     for _ in range(2):
         export(stream, [b"b"], sink_id="nameless")
     assert caplog.text.count("sink.id=nameless without batch.id") == 1
+    assert "If that was given, its value was None: such an option Spark leaves out" in caplog.text
     assert stream.visible() == [b"a", b"b", b"b"]
 
 
