@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 import mmh3
 
+from kafka_sink.commit.location import read_location
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SINK_ID_LETTERS
 
@@ -43,7 +44,6 @@ PARTITION_STEP = 100_000_000
 # User and password of a URI: up to the last @ before a slash.
 _USER = re.compile(r"://[^/]*@")
 SINK_LABEL_MAX = 120
-_SLASHES = re.compile(r"/{2,}")
 
 
 class Line(NamedTuple):
@@ -116,12 +116,10 @@ def has_letters_of_sink_id(text: str) -> bool:
 
 def normalize_location(location: str) -> str:
     """One spelling of a path or URI: `file:/a`, `file:///a/` and `/a` are the same place."""
-    parts = urlsplit(location.strip())
-    path = _SLASHES.sub("/", parts.path).rstrip("/") or "/"
-    scheme = "" if parts.scheme.lower() == "file" else parts.scheme.lower()
-    if not scheme and not parts.netloc:
-        return path
-    return f"{scheme}://{parts.netloc.lower()}{path}"
+    scheme, authority, path = read_location(location)
+    urlsplit(f"//{authority}")  # a ValueError: no host can be written so
+    prefix = f"{scheme}://{authority}" if scheme or authority else ""
+    return prefix + (path or "/")
 
 
 def run_hash(run_id: str) -> str:

@@ -159,11 +159,15 @@ def unreadable_export_error(commands: CommandTexts, sink_id: str, batch_id: str,
 
 
 def dropped_rows_text(record: LedgerRecord, batch: LedgerRecord, how: str) -> str:
+    if record.key.query_id:
+        loss = "Rows are lost if the checkpoint was set back, or if two writes use this name"
+    else:
+        loss = "If this is another export, its rows are missing: give it its own batch.id"
     return (
         f"{record.key} was delivered before with {_counts(record.topics)}, and was repeated with "
         f"{_counts(batch.topics)} ({how}). The delivered rows stay; the rows of the repetition were not written. "
         "That is correct for a query that produces different rows each time it runs (rand(), uuid(), a shuffle without "
-        "order). Rows are lost if the checkpoint was set back, or if two writes use this name"
+        f"order). {loss}"
     )
 
 

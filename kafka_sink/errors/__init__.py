@@ -76,6 +76,13 @@ def foreign_text(text: object) -> str:
     return line if len(text) <= FOREIGN_CHARACTERS_MAX else f"{line}..."
 
 
+def printable_text(text: str) -> str:
+    """For a line of the log: what cannot be printed, or would begin another line, is written as Python does."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:
     """The entry for an error that combines several."""
     return problems[0].entry if len({problem.name for problem in problems}) == 1 else otherwise

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import (
@@ -117,6 +118,24 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         telemetry=_make_telemetry_options(draft),
         notices=(*draft.notices, *producer.notices, *(() if formats is None else formats.notices)),
     )
+
+
+def make_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """As Spark's `option` turns values into text. For it None is no value; `str` would make a name of it."""
+    missing = sorted(str(name) for name, value in options.items() if value is None)
+    if missing:
+        raise ConfigError(f"these options have no value (None): {', '.join(missing)}")
+    return {str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+
+def take_option(settings: Mapping[str, str], name: str) -> tuple[dict[str, str], Any]:
+    """The settings without this option of the sink, and its value by its rule; None: it is not among them. For callers
+    that need it before, or without, the others."""
+    others = {given: value for given, value in settings.items() if given.lower() != name}
+    found = {given: SINK_OPTIONS[name].rule.parse(name, settings[given]) for given in settings if given not in others}
+    if len(set(found.values())) > 1:
+        raise two_values_error(*list(found)[:2])
+    return others, next(iter(found.values()), None)
 
 
 def add_prefix(name: str) -> str:
@@ -317,9 +336,20 @@ def note_out_of_scope(draft: Draft, settings: Mapping[str, str]) -> None:
         )
 
 
+def check_spellings(draft: Draft, settings: Mapping[str, str]) -> None:
+    """Spark passes each name once, in lower case; a mapping given to a function may have it twice. Those of the sink
+    itself are compared where they are read."""
+    own = _divide(settings)[0]
+    first: dict[str, str] = {}
+    for given, value in settings.items():
+        other = first.setdefault(given.lower(), given)
+        if given not in own and settings[other] != value:
+            raise two_values_error(other, given)
+
+
 RULES: tuple[Callable[[Draft, Mapping[str, str]], None], ...] = (
     check_ledger_topic, check_manifest_topic, check_dead_letters, check_topic_creation, check_ledger_config,
-    check_lineage_key, note_out_of_scope,
+    check_lineage_key, check_spellings, note_out_of_scope,
 )  # fmt: skip
 
 

@@ -29,11 +29,13 @@ from kafka_sink.options.values import (
     NOT_EMPTY,
     TOPIC_NAME,
     Choice,
-    Converted,
     Whole,
+    describe_value,
+    invalid_value_error,
     parse_web_address,
     pattern,
 )
+from kafka_sink.security.reference import has_template
 
 # Values of `delivery.fallback`; the other one is AT_LEAST_ONCE.
 NO_FALLBACK = "none"
@@ -44,7 +46,28 @@ METRICS_ENABLED = "metrics.enabled"
 SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", SINK_ID_LETTERS + "{1,200}")
 # Written to the ledger, which accepts no text longer than 1,000 characters.
 LABEL_MAX = 200
-_LABEL = Converted(f"a text of 1 to {LABEL_MAX} characters", lambda text: text if 1 <= len(text) <= LABEL_MAX else None)
+
+
+@frozen
+class LabelText:
+    """A template that nobody has filled in would be one name for what should have many, so that rows are left out."""
+
+    valid: str = f"1 to {LABEL_MAX} characters, without ${{...}} and {{{{...}}}}"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if has_template(text):
+            raise ConfigError(
+                f"{name}={describe_value(name, text)} is taken as it is written, so each run would have this one name. "
+                "Fill it in before it gets here, for example with an f-string, or in a field that the scheduler "
+                "renders; in a file of --properties ${env:NAME} is replaced"
+            )
+        if not 1 <= len(text) <= LABEL_MAX:
+            raise invalid_value_error(name, value, self.valid)
+        return text
+
+
+_LABEL = LabelText()
 
 
 @frozen

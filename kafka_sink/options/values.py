@@ -246,17 +246,18 @@ class Servers:
         entries = Names(self.valid).parse(name, value)
         if not entries:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
+        if any("@" in entry for entry in entries):
+            # A user and password are there by mistake. The password may have commas, so no entry is shown.
+            raise ConfigError(f"{name} has an @ in it: expected {self.valid}, without a user and password")
         return tuple(self._parse_server(name, entry) for entry in entries)
 
     def _parse_server(self, name: str, entry: str) -> tuple[str, str, int]:
         match = _SERVER.fullmatch(entry)
-        # An entry may contain a user and password by mistake; the part before an @ is not shown.
-        said = repr("***@" + entry.rpartition("@")[2] if "@" in entry else entry)
         if match is None:
-            raise ConfigError(f"{name}: the entry {said} is not valid: expected {self.valid}")
+            raise ConfigError(f"{name}: the entry {entry!r} is not valid: expected {self.valid}")
         port = int(match["port"])
         if not 1 <= port <= 65535:
-            raise ConfigError(f"{name}: the entry {said} has port {port}: expected a port from 1 to 65535")
+            raise ConfigError(f"{name}: the entry {entry!r} has port {port}: expected a port from 1 to 65535")
         return (match["scheme"] or "").upper(), match["v6"] or match["host"], port
 
 

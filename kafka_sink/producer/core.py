@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 
-from kafka_sink.errors import DeliveryError
+from kafka_sink.errors import DeliveryError, printable_text
 from kafka_sink.kafka.auth.secured import authenticator, tls_contexts
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.kafka.io.network import Network
@@ -83,7 +83,7 @@ class Core:
             "metadata-age": lambda: sender.metadata_age_s,  # in seconds, as in Java
         }
         for notice in options.notices:
-            _LOGGER.warning("[%s] %s", options.client_id, notice)
+            _LOGGER.warning("[%s] %s", printable_text(options.client_id), notice)
         sender.on_end = self._on_end
         self.mailbox.end_for_sender = sender.tell_end
 
@@ -127,7 +127,7 @@ def _at_exit() -> None:
     open_commits: list[tuple[str, c.PendingOperation]] = []
     unclosed = [core for core in list(_alive) if not core.mailbox.is_ended]
     for core in unclosed:
-        name, unsent = core.options.client_id, core.appender.buffer_pool.used_records
+        name, unsent = printable_text(core.options.client_id), core.appender.buffer_pool.used_records
         if unsent:
             text = "producer %s was not closed before the end of the program: %d records are lost or in doubt"
             log(logging.WARNING, text, name, unsent)

@@ -35,6 +35,11 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
+def has_template(text: str) -> bool:
+    """True: something in it, also a reference, has still to be filled in."""
+    return _LIKE_REFERENCE.search(text) is not None
+
+
 def without_references(text: str) -> str:
     return _REFERENCE.sub("", text)
 

@@ -50,8 +50,9 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import OTHER_CHUNKS
 from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT
+from kafka_sink.options.parse_sink import take_option
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
-from kafka_sink.options.sink_table import LABEL_MAX
+from kafka_sink.options.sink_table import LABEL_MAX, SINK_OPTIONS
 from kafka_sink.spark.action import JobName, each_as_it_ends, end_actions, job_name, name_jobs
 from kafka_sink.spark.driver import CLIENTS, Driver
 from kafka_sink.spark.planning import PlannedWrite, plan_export
@@ -310,9 +311,9 @@ def _bytes_of(column: str, kind: DataType) -> str | None:
 
 
 def _divide(settings: Mapping[str, str], chunks: int, by: str) -> Division:
-    given = {name.lower(): value for name, value in settings.items()}
-    batch_id = given.get(BATCH_ID, "")
-    if not batch_id or not given.get("sink.id"):
+    others, batch_id = take_option(settings, BATCH_ID)
+    given = {name.lower(): value for name, value in others.items()}
+    if batch_id is None or not given.get("sink.id"):
         raise ConfigError(
             "an export in chunks needs sink.id and batch.id: together they name it, so that another run knows which "
             "chunks are delivered",
@@ -333,6 +334,12 @@ def _divide(settings: Mapping[str, str], chunks: int, by: str) -> Division:
         raise ConfigError(
             f"the names of chunks have up to {len(longest)} characters ({longest!r}), and {LABEL_MAX} are possible: "
             "choose a shorter batch.id, or a column with a shorter name",
+            OPTIONS_CONTRADICT,
+        )
+    if SINK_OPTIONS[BATCH_ID].rule.parse(BATCH_ID, longest) != longest:
+        # The ledger would have each chunk under another name than the one that is looked for.
+        raise ConfigError(
+            f"by={by!r} ends with a blank, and a chunk's name cannot: rename this column, or divide by another one",
             OPTIONS_CONTRADICT,
         )
     return division

@@ -13,12 +13,12 @@ A client of Spark Connect has no folder: nothing that it writes is on the driver
 from __future__ import annotations
 
 import os
-import re
 import sys
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_sink.commit.location import read_location
 from kafka_sink.options.host.files import OWN_FOLDER, add_search_folder
 from kafka_sink.spark.process import is_sparks
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
-# As Hadoop's Path reads it: nothing in the path is decoded, and # and ? are letters.
-_LOCATION = re.compile(r"(?:(?P<scheme>[^/:]+):)?(?://[^/]*)?(?P<path>.+)", re.DOTALL)
 
 
 class _Known(NamedTuple):
@@ -61,10 +59,8 @@ def spark_folder() -> str | None:
 
 def local_folder(location: str | None) -> Path | None:
     """Of a location that an option names. None: it is in another file system than this process's."""
-    match = _LOCATION.fullmatch((location or "").strip())
-    if match is None or (match["scheme"] or "file").lower() != "file":
-        return None
-    return Path(match["path"])
+    scheme, _, path = read_location(location or "")
+    return None if scheme or not path else Path(path)
 
 
 def application_folder() -> str | None:

@@ -54,7 +54,7 @@ def plan_export(settings: Mapping[str, str], schema: StructType) -> PlannedWrite
         warn_once(
             f"sink.id={options.sink_id} without batch.id: this write has no name by which it would be known again, so "
             "its rows are written a second time if the job runs again. Name each export with batch.id, for example "
-            "after its day"
+            "after its day. If that was given, its value was None: such an option Spark leaves out"
         )
     label = label_at_planning(key)
     run = run_of_query(unique)

@@ -10,7 +10,8 @@ Where they cannot be reached, and over Spark Connect, only a folder that options
 
 Each query is looked at once: another checkpoint has another query id.
 
-Assumptions, for PySpark 3.4 to 4.3: `activeStreamingQueries` of the shared state has the executions by query id; the
+Assumptions, for PySpark 3.4 to 4.3: `activeStreamingQueries` of the shared state has the executions by query id, and
+one is not active any more before its stop cancels or interrupts anything; the
 folder of one start is called temporary-UUID; Spark writes the file `metadata` before the first batch. Where one of them
 fails, nothing is refused. For the format: the writer's queryName and checkpointLocation are among its options.
 """
@@ -23,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kafka_sink.commit.location import read_location
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import CHECKPOINT_MISSING
 from kafka_sink.kafka.io.warn_once import warn_once
@@ -33,6 +35,8 @@ LOCATION_OF_SESSION = "spark.sql.streaming.checkpointLocation"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OF_ONE_START = re.compile(rf".*/temporary-{_UUID}/?", re.DOTALL)
 _UNNAMED = re.compile(rf"(.*)/{_UUID}/?", re.DOTALL)
+# Of a path: Spark has replaced a relative one by the folder that was meant.
+_BEFORE_NAMES = re.compile(r"\A(/|(\.\./)+)")
 _LOCAL = re.compile(r"(file:|/)")
 _BEGIN_ANEW = "Spark begins anew at each start, and every row is written again"
 SEEN_MAX = 1024
@@ -73,12 +77,23 @@ def _tell(problem: str, *, is_exactly_once: bool) -> None:
     warn_once(problem)
 
 
+def is_running(session: Any, query_id: str) -> bool:
+    """False: it has ended, somebody has stopped it, or Spark does not tell."""
+    with suppress(Exception):  # as below
+        return bool(_execution_of(session, query_id).isActive())
+    return False
+
+
 def _running_query(session: Any, query_id: str) -> _RunningQuery | None:
     with suppress(Exception):  # py4j's, of a JVM that ends, and whatever a platform has in place of these objects
-        of_id = session._jvm.java.util.UUID.fromString(query_id)
-        found = session._jsparkSession.sharedState().activeStreamingQueries().get(of_id)
+        found = _execution_of(session, query_id)
         return _RunningQuery(str(found.resolvedCheckpointRoot()), found.name() is not None)
     return None
+
+
+def _execution_of(session: Any, query_id: str) -> Any:
+    of_id = session._jvm.java.util.UUID.fromString(query_id)
+    return session._jsparkSession.sharedState().activeStreamingQueries().get(of_id)
 
 
 def _of_one_start(session: Any, running: _RunningQuery | None, batch_id: int | str) -> str:
@@ -92,7 +107,7 @@ def _of_one_start(session: Any, running: _RunningQuery | None, batch_id: int | s
         )
     # Who resumes such a folder names it on the writer: it has had batches.
     unnamed = None if running.is_named or batch_id != 0 else _UNNAMED.fullmatch(running.checkpoint)
-    if unnamed and _ends_with(unnamed[1], session.conf.get(LOCATION_OF_SESSION, None)):
+    if unnamed and _is_of_session(unnamed[1], session.conf.get(LOCATION_OF_SESSION, None)):
         return _unnamed_in_session(f"a new folder, {running.checkpoint}")
     return ""
 
@@ -105,9 +120,12 @@ def _unnamed_in_session(folder: str) -> str:
     )
 
 
-def _ends_with(folder: str, setting: str | None) -> bool:
-    """The folder has its file system, which the setting may leave out."""
-    return bool(setting) and folder.endswith(str(setting).rstrip("/").rpartition(":")[2].lstrip("/"))
+def _is_of_session(folder: str, setting: str | None) -> bool:
+    """The folder has its file system and begins at the root; the setting may leave out both."""
+    if not setting:
+        return False
+    end = _BEFORE_NAMES.sub("", read_location(str(setting)).path)
+    return (read_location(folder).path or "/").endswith(f"/{end}")
 
 
 def _of_another_query(query_id: str, location: str | None, running: _RunningQuery | None) -> str:

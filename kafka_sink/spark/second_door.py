@@ -36,7 +36,7 @@ from kafka_sink.errors import (
     explain_error,
 )
 from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
-from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.options.parse_sink import make_texts, take_option
 from kafka_sink.spark.action import collect_rows
 from kafka_sink.spark.arrow_batches import ARROW_BYTES, GOOD_SIZE
 from kafka_sink.spark.batch_name import batch_of_task
@@ -49,7 +49,7 @@ from kafka_sink.spark.query_batch import (
     properties_of_thread,
     query_of_batch,
 )
-from kafka_sink.spark.query_checkpoint import check_checkpoint
+from kafka_sink.spark.query_checkpoint import check_checkpoint, is_running
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_writer import RESULT, ArrowTask, TaskResult, abort_write, commit_write
@@ -69,6 +69,8 @@ _SCHEMA = StructType().add(RESULT, BinaryType())
 # line before the class. Later ones search in a way that overflows the stack with the usual length of such an error, and
 # the query's thread dies of that instead of ending.
 INTERRUPTED, CANCELLED = "java.lang.InterruptedException", "cancelled job group"
+# As Java and py4j begin a line with the class of an error or of its cause. Elsewhere it is in the text of another one.
+_INTERRUPTION = re.compile(rf"^\s*(?:: |Caused by: |\()?{re.escape(INTERRUPTED)}", re.MULTILINE)
 QUERY_STOPPED = (
     "the query was stopped, or its job cancelled, in the middle of a batch, which is not delivered and will be written "
     "again when it goes on. It was told: "
@@ -127,7 +129,7 @@ def foreach_batch(options: Mapping[str, Any]) -> ForeachBatch:
     """For `writeStream.foreachBatch(...)`: the query writes to Kafka, and to nothing else."""
     settings = _settings(options)
     with explain_here():
-        check_query_options(_split_off_query(settings)[0])
+        check_query_options(take_option(settings, QUERY_ID_OPTION)[0])
     return ForeachBatch(settings)
 
 
@@ -157,19 +159,11 @@ def limit_arrow_batches(frame: DataFrame) -> None:
 def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:
     _check_batch(frame)
     batch_id = _number_of_batch(batch_id)
-    given, query_id = _split_off_query(settings)
+    given, query_id = take_option(settings, QUERY_ID_OPTION)  # which elsewhere needs batch.id
     planned = plan_query(given, frame.schema)
     location, is_exactly_once = planned.options.checkpoint_location, planned.sink_id is not None
     query = query_of_batch(frame, batch_id, query_id, location, is_exactly_once=is_exactly_once)
     return _write_batch_of_query(frame, planned, BatchKey(query.query_id, batch_id), query, is_only_sink=is_only_sink)
-
-
-def _split_off_query(settings: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """The option query.id, which elsewhere needs batch.id, and the other ones."""
-    given = {name: value for name, value in settings.items() if name.lower() != QUERY_ID_OPTION}
-    query_ids = [value for name, value in settings.items() if name.lower() == QUERY_ID_OPTION]
-    rule = SINK_OPTIONS[QUERY_ID_OPTION].rule
-    return given, str(rule.parse(QUERY_ID_OPTION, query_ids[0])) if query_ids else None
 
 
 def _write_batch_of_query(
@@ -307,16 +301,12 @@ def _number_of_batch(batch_id: Any) -> int:
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, str]:
-    """As Spark's `option` turns values into text."""
     if not isinstance(options, Mapping):
         raise ConfigError(
             f"the options are a {type(options).__name__}, and no mapping of names to values: the frame comes first and "
             "then the options, kafka_sink.write(frame, options)"
         )
-    missing = sorted(name for name, value in options.items() if value is None)
-    if missing:
-        raise ConfigError(f"these options have no value (None): {', '.join(missing)}")
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return make_texts(options)
 
 
 @contextmanager
@@ -345,10 +335,11 @@ def explain_stop(frame: DataFrame) -> Iterator[None]:
 
 def _is_of_stop(frame: DataFrame, text: str) -> bool:
     """To stop a query, Spark cancels its jobs, whose group has the name of the run, and interrupts its thread. Which of
-    the two a batch notices is chance, and PySpark 3 knows the second one only."""
-    if INTERRUPTED in text:
-        return True
-    if CANCELLED not in text:
+    the two a batch notices is chance, and PySpark 3 knows the second one only. An error may have the text of a row in
+    it, and that may be a stack trace: where Spark tells that the query runs, nobody has stopped it."""
+    if CANCELLED not in text and not _INTERRUPTION.search(text):
         return False
-    _, _, spark_run = properties_of_thread(frame.sparkSession)
-    return bool(spark_run) and f"{CANCELLED} {spark_run}" in text
+    query_id, _, spark_run = properties_of_thread(frame.sparkSession)
+    if spark_run and f"{CANCELLED} {spark_run}" in text:
+        return True
+    return bool(_INTERRUPTION.search(text)) and not is_running(frame.sparkSession, query_id)

@@ -10,6 +10,7 @@ from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.identity import sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
 from kafka_sink.commit.session import Conclusion
+from kafka_sink.errors import printable_text
 from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.process import show_log
@@ -104,4 +105,5 @@ def summary_line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> 
     parts = [f"{summary.row_count} rows", f"{summary.bytes} bytes", f"{summary.receipt_count} tasks"]
     parts += [f"{summary.retry_count} records retried", f"slowest task {summary.send_ms_max} ms"]
     parts += [f"{count} rows left out: {reason}" for reason, count in summary.record_errors.items()]
-    return f"{name}{key} delivered: {', '.join(parts)}" + (f" ({'; '.join(shown)})" if shown else "")
+    line = f"{name}{key} delivered: {', '.join(parts)}" + (f" ({'; '.join(shown)})" if shown else "")
+    return printable_text(line)

@@ -139,6 +139,18 @@ def test_a_timestamp_beyond_64_bits_is_refused_and_spoils_no_other_record() -> N
         assert pending.result(TIMEOUT_S).offset == 1
 
 
+def test_a_topic_of_a_row_writes_no_line_of_its_own_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor does client.id."""
+    forged = "x\nERROR pykafka-sink: forged"
+    with caplog.at_level("INFO", "kafka_sink"), EmbeddedBroker() as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "m\ne", "max.block.ms": 5000}
+        with Producer(options) as producer, pytest.raises(KafkaSinkError):
+            producer.send(forged, b"value").result(TIMEOUT_S)
+    said = [record.getMessage() for record in caplog.records]
+    assert any(each.startswith(r"[m\ne] topic x\nERROR pykafka-sink: forged: ") for each in said), said
+    assert all(each.isprintable() for each in said), said
+
+
 def headers_of(*names: bytes) -> pa.Array:
     """A header in each row. As with Spark, the names of a string column may be any bytes."""
     names_as_text = pa.array(names, pa.binary()).view(pa.string())

@@ -274,6 +274,8 @@ def test_wrong_options_are_a_line_too(shell: Shell) -> None:
     assert said.exit_code == 2 and "bootstrap.servers is missing" in line["text"]
     missing = shell("check", "--properties", "no such file", "--json")
     assert missing.exit_code == 2 and "cannot be read" in json.loads(missing.out)[0]["text"]
+    report = kafka_sink.check({"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "sink.id": None})
+    assert [each.text for each in report if each.name == "options"] == ["these options have no value (None): sink.id"]
 
 
 def test_a_preset_is_explained_without_a_broker_and_what_is_set_wins(shell: Shell) -> None:

@@ -26,6 +26,7 @@ from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
 from tests.support.asking import client_of
 from tests.support.commanding import ROWS_PER_TASK, Said, Shell, Sink, rows
+from tests.support.open_transactions import open_transactions
 from tools.waiting import wait_until
 
 BATCH = BatchKey("query-1", 0)
@@ -153,6 +154,24 @@ def test_a_sink_is_found_by_its_checkpoint(broker: EmbeddedBroker, shell: Shell)
     where = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
     assert shell("recover", *where, "--checkpoint", "file:///data//checkpoint/").exit_code == 0
     assert len(sink.visible()) == 2 * ROWS_PER_TASK
+
+
+def test_a_checkpoint_whose_name_differs_behind_a_hash_is_that_of_another_sink(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    """Both run. Who means to end what the one has left open must not end what the other is writing."""
+    first, second = (
+        created(Sink(broker.bootstrap_servers, "t", sink_id_of_checkpoint(f"/data/job#{number}"), LEDGER))
+        for number in (1, 2)
+    )
+    for sink in (first, second):
+        sink.deliver(BATCH)
+    second.task(NEXT, 0)
+    where = ("--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", LEDGER, "--yes")
+    assert shell("transactions", "--abort", *where, "--checkpoint", "/data/job#1").exit_code == 0
+    assert len(open_transactions(second.servers, second.sink_id, 0)) == 1
+    assert shell("transactions", "--abort", *where, "--checkpoint", "file:/data//job#2").exit_code == 0
+    assert open_transactions(second.servers, second.sink_id) == []
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(sink: Sink, shell: Shell) -> None:

@@ -144,6 +144,15 @@ def test_one_of_several_queries_of_a_sink_is_chosen_by_its_id(broker: EmbeddedBr
     assert found(named, query="new") == found({**named, "Query.id": "new"}) == [("new", 0)]
     assert found(named, query="new", batch=1) == []
     assert found({**named, "query.id": "old"}, query="new") == [("new", 0)]
+    assert found({**named, "query.id": " new\n"}) == [("new", 0)]  # as a write has it
+
+
+@pytest.mark.parametrize("name", ["sink.id", "query.id", "checkpointLocation"])
+def test_what_has_no_value_is_no_name_of_manifests(broker: EmbeddedBroker, name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"these options have no value \(None\): {name}"):
+        kafka_sink.read_manifests({**options_of(broker), name: None})
+    with pytest.raises(ConfigError, match=r"query\.id and Query\.Id mean the same and have different values"):
+        kafka_sink.read_manifests({**options_of(broker), "query.id": "old", "Query.Id": "new"})
 
 
 def test_who_waits_for_a_manifest_finds_it_in_a_partition_that_is_added_meanwhile(

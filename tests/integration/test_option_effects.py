@@ -173,6 +173,16 @@ def test_an_export_with_a_batch_id_is_delivered_once(stream: Stream) -> None:
     assert stream.visible() == [b"a", b"b"]
 
 
+def test_an_export_whose_name_another_of_equal_size_has_had_is_told_to_take_its_own(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    export(stream, [b"a"], batch_id="day")
+    assert "batch.id" not in caplog.text
+    export(stream, [b"b"], batch_id="day")
+    assert "If this is another export, its rows are missing: give it its own batch.id" in caplog.text
+    assert "checkpoint" not in caplog.text and stream.visible() == [b"a"]
+
+
 def test_a_number_as_batch_id_is_a_micro_batch_of_the_query_id(stream: Stream) -> None:
     export(stream, [b"a"], batch_id="0", query_id="query-7")
     export(stream, [b"b"], batch_id="3", query_id="query-7")
@@ -324,6 +334,7 @@ def test_an_export_with_a_sink_id_and_no_batch_id_is_warned_that_it_is_written_a
     for _ in range(2):
         export(stream, [b"b"], sink_id="nameless")
     assert caplog.text.count("sink.id=nameless without batch.id") == 1
+    assert "If that was given, its value was None: such an option Spark leaves out" in caplog.text
     assert stream.visible() == [b"a", b"b", b"b"]
 
 

@@ -174,6 +174,33 @@ def test_chunks_of_other_threads_have_the_tags_by_which_their_caller_interrupts_
     assert values(kafka_4, topic_name) == all_values()
 
 
+def test_blanks_around_the_name_of_an_export_make_no_other_export_of_it(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    """A name from a file or a command may end with a newline. The ledger has it without."""
+    writable_topic(kafka_4, topic_name)
+    given = named(kafka_4, topic_name)
+    kafka_sink.write_in_chunks(numbers(spark), {**given, "batch.id": "day-1\n"}, chunks=2, by="key")
+    assert kafka_sink.write_in_chunks(numbers(spark), {**given, "batch.id": " day-1"}, chunks=2, by="key").skipped == 2
+    with pytest.raises(kafka_sink.ConfigError, match="was begun with chunks=2, by='key'"):
+        kafka_sink.write_in_chunks(numbers(spark), {**given, "batch.id": " day-1"}, chunks=4, by="key")
+    whole = {**given, "batch.id": "day-2\n"}
+    kafka_sink.write(numbers(spark), whole)
+    with pytest.raises(kafka_sink.ConfigError, match=rf"was written in one piece: {ROWS} rows"):
+        kafka_sink.write_in_chunks(numbers(spark), whole, chunks=2, by="key")
+    assert values(kafka_4, topic_name) == sorted(all_values() * 2, key=repr)
+
+
+def test_a_column_whose_name_the_ledger_could_not_keep_is_refused_before_the_first_chunk(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    frame = numbers(spark).withColumnRenamed("key", "key ")
+    with pytest.raises(kafka_sink.ConfigError, match="by='key ' ends with a blank"):
+        kafka_sink.write_in_chunks(frame, named(kafka_4, topic_name), chunks=2, by="key ")
+    assert values(kafka_4, topic_name) == []
+
+
 def test_an_export_that_was_begun_in_chunks_is_not_written_in_one_piece(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
 ) -> None:
@@ -295,6 +322,7 @@ def test_columns_whose_text_is_not_the_same_everywhere_are_refused(spark: SparkS
         ({"batch.id": "20261121"}, {}, "is only a number: name the export"),
         ({"batch.id": "day-1/2-of-3-by-a"}, {}, "is the name of a chunk"),
         ({"batch.id": "d" * 190}, {}, "choose a shorter batch.id"),
+        ({"Batch.Id": "day-2"}, {}, "batch.id and Batch.Id mean the same and have different values"),
         ({"query.id": "q"}, {}, "query.id is for micro-batches"),
         ({"delivery.guarantee": "at-least-once"}, {}, "needs delivery.guarantee=exactly-once"),
         ({}, {"chunks": 0}, "chunks is 0: a whole number from 1 to 10000 is needed"),

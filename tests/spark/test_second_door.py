@@ -352,6 +352,23 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_batch_ends_and_goes_on(
     assert values(kafka_4, topic_name) == [b"a", b"b"]
 
 
+def test_a_row_that_is_a_stack_trace_ends_no_query_as_if_it_were_stopped(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, checkpoint: str
+) -> None:
+    """Spark puts the row into its error."""
+    writable_topic(kafka_4, topic_name)
+    trace = "java.lang.RuntimeException: no\n\tat a.b(C.java:1)\nCaused by: java.lang.InterruptedException: sleep"
+    source = tmp_path / "source"
+    spark.createDataFrame([(trace,)], "value string").coalesce(1).write.parquet(str(source))
+    rows = spark.readStream.schema("value string").parquet(str(source))
+    failing = rows.select(F.raise_error(F.col("value")).cast("string").alias("value"))
+    function = kafka_sink.foreach_batch(options(kafka_4, topic_name, sink_id=topic_name[-60:].lstrip("-")))
+    with pytest.raises(Exception, match=r"Caused by: java\.lang\.InterruptedException: sleep") as raised:
+        run(failing, function, checkpoint)
+    assert "the query was stopped" not in str(raised.value)
+    assert values(kafka_4, topic_name) == []
+
+
 @pytest.mark.parametrize("is_among_the_options", [False, True])
 def test_a_writer_without_a_checkpoint_is_refused_as_each_start_would_write_every_row_again(
     kafka_4: KafkaCluster, topic_name: str, folder: Folder, tmp_path: Path, is_among_the_options: bool
@@ -400,13 +417,14 @@ def test_an_unnamed_query_in_the_checkpoint_folder_of_the_session_is_refused_and
         return writer.foreachBatch(kafka_sink.foreach_batch(given))
 
     setting = "spark.sql.streaming.checkpointLocation"
-    spark.conf.set(setting, checkpoint)
     try:
-        for line in ("a", "b"):
+        # For Spark all three are one folder.
+        for line, spelling in (("a", checkpoint), ("b", f"file://{checkpoint}/.//"), ("c", f"{checkpoint}/x/..")):
+            spark.conf.set(setting, spelling)
             folder.add(line)
             with pytest.raises(Exception, match=r"PKS-1111(?s:.*)Set \.queryName"):
                 run_to_end(begin_writer().start())
             run_to_end(begin_writer().queryName("named").start())
     finally:
         spark.conf.unset(setting)
-    assert values(kafka_4, topic_name) == [b"a", b"b"]
+    assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]

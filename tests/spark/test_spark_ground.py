@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.spark_session import TopicRow, as_sets, read_rows, run_to_end
@@ -51,6 +53,21 @@ def test_a_stream_of_sparks_own_sink_ends_and_is_read_back(
     run_to_end(query)
     values = [row.value for row in read_rows(kafka_4.bootstrap_servers, topic_name)]
     assert sorted(values, key=lambda value: int(value or b"-1")) == [str(number).encode() for number in range(100)]
+
+
+def test_an_option_whose_value_is_none_does_not_reach_a_data_source(spark: SparkSession) -> None:
+    """So the sink cannot tell it from one that was not given, and can only warn of what is missing. Before PySpark 4.3
+    Spark itself fails."""
+    from pyspark.sql.datasource import DataSource
+
+    class Telling(DataSource):
+        def writer(self, schema: object, overwrite: bool) -> NoReturn:
+            raise ValueError(f"told: {sorted(self.options)}")
+
+    spark.dataSource.register(Telling)
+    writer = spark.range(1).write.format("Telling").option("sink.id", "s").option("batch.id", None).mode("append")
+    with pytest.raises(Exception, match=r"told: \['sink\.id'\]|NullPointerException"):
+        writer.save()
 
 
 def test_python_workers_of_the_session_run_the_interpreter_of_the_tests(spark: SparkSession) -> None:

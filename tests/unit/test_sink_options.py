@@ -84,6 +84,18 @@ def test_a_method_of_the_writer_is_no_option() -> None:
         assert f"call .{name}(...) of the writer instead" in refusal({name.lower(): "x"})
 
 
+@pytest.mark.parametrize(
+    "name", ["kafka.acks", "kafka.sasl.password", "value.format", "header.source", "cloudevents.type", "topic"]
+)
+def test_two_spellings_of_a_name_with_different_values_are_refused(name: str) -> None:
+    """A mapping that is given to a function may have both, and the last one would win without a word."""
+    text = refusal({name: "one", name.upper(): "two"})
+    assert "mean the same and have different values: keep one" in text and name in text
+    assert "one" not in text.partition("keep one")[0] and "mean the same" not in refusal(
+        {name: "1", name.upper(): "1", "x": ""}
+    )
+
+
 def test_a_path_is_refused_with_what_to_do_instead() -> None:
     assert "without it and set the option topic" in refusal({"path": "out"})
 
@@ -251,6 +263,17 @@ def test_a_label_that_a_ledger_could_not_read_back_is_refused(name: str) -> None
     for value in ("", " ", "x" * 201):
         assert f"{name}=" in refusal({**settings, name: value})
     assert getattr(parsed({**settings, name: "x" * 200}), name.replace(".", "_")) == "x" * 200
+
+
+@pytest.mark.parametrize("name", ["batch.id", "query.id"])
+@pytest.mark.parametrize("template", ["${env:DAY}", "export-${env:DAY}", "${DAY}", "{{ ds }}", "export-{{ds}}-eu"])
+def test_a_template_that_nobody_has_filled_in_names_no_export(name: str, template: str) -> None:
+    """Every day would have this one name, and what comes after the first day would be left out as repeated."""
+    settings = {"sink.id": "orders", "batch.id": "monday", "query.id": "q"}
+    text = refusal({**settings, name: template})
+    assert f"{name}={template!r} is taken as it is written" in text and "${env:NAME} is replaced" in text
+    filled = template.translate(dict.fromkeys(map(ord, "${}"), "-"))
+    assert getattr(parsed({**settings, name: filled}), name.replace(".", "_")) == filled
 
 
 def test_a_query_without_a_batch_is_refused() -> None:

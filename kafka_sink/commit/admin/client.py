@@ -48,6 +48,7 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
     copy_error,
+    printable_text,
 )
 from kafka_sink.errors.table.brokers import NO_BROKER, TOPIC_NOT_CREATED, TOPIC_UNKNOWN
 from kafka_sink.kafka.auth.secured import authenticator, tls_contexts
@@ -193,7 +194,8 @@ class Client:
                 return progress.result
             if progress.trouble and self.now_ms() - told_ms >= STILL_WAITING_MS:
                 told_ms = self.now_ms()
-                _LOGGER.warning("[%s] still waiting: %s", self.options.client_id, progress.trouble)
+                name = printable_text(self.options.client_id)
+                _LOGGER.warning("[%s] still waiting: %s", name, progress.trouble)
             until_ms = progress.wake_at_ms
             if until_ms is not None:
                 until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped

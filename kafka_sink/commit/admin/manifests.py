@@ -19,7 +19,7 @@ from kafka_sink.errors import AuthorizationError, ConfigError
 from kafka_sink.errors.table.commits import ROWS_ELSEWHERE
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, topic_id_text
 from kafka_sink.kafka.io.warn_once import warn_once
-from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.parse_sink import make_texts, parse_sink_options, take_option
 
 _LOOK_AGAIN_S = 0.2
 # It needs batch.id, which a reader chooses and the functions know.
@@ -123,15 +123,12 @@ def read_manifests(
     manifest.topic and what reaches the brokers. `sink`, `query` and `batch` select; by default sink.id or
     checkpointLocation, and query.id, of the options. The `batch` of an export in chunks selects all of them, or none
     while some are missing. Waits until there is one, or `timeout_s` has passed."""
-    settings = {str(name): str(value) for name, value in options.items()}
-    of_options = [settings.pop(name) for name in list(settings) if name.lower() == _QUERY_ID]
+    settings, of_options = take_option(make_texts(options), _QUERY_ID)
     parsed = parse_sink_options(settings)
     topic = parsed.manifest_topic
     if topic is None:
         raise ConfigError("read_manifests needs the option manifest.topic")
-    wanted = Wanted(
-        sink or name_of_stream(parsed.sink_id, parsed.checkpoint_location), query or next(iter(of_options), None), batch
-    )
+    wanted = Wanted(sink or name_of_stream(parsed.sink_id, parsed.checkpoint_location), query or of_options, batch)
     deadline_s = time.monotonic() + timeout_s
     # Where each partition is read from next. There may be more of them later.
     begins: dict[int, int] = {}

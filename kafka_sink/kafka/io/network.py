@@ -25,6 +25,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafka_sink.errors import printable_text
 from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
@@ -330,4 +331,5 @@ def _resolve(command: Resolve) -> Resolved:
 
 
 def log_notice(log: Callable[..., None], client_id: str, notice: Notice) -> None:
-    log(_LEVELS[notice.level], "[%s] %s", client_id, notice.text)
+    """A row names its topic, and must not write a line of its own with it."""
+    log(_LEVELS[notice.level], "[%s] %s", printable_text(client_id), printable_text(notice.text))

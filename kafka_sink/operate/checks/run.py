@@ -33,7 +33,7 @@ from kafka_sink.operate.checks import (
 from kafka_sink.operate.checks.finding import FAIL, OK, CheckReport, ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.spark_settings import HIDES_OPTIONS, REDACTION, active_session, hides_options
-from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.parse_sink import make_texts, parse_sink_options
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.options.secret_options import literal_secrets
 from kafka_sink.spark.shown_secrets import is_of_connect, shown_secrets_text
@@ -83,10 +83,8 @@ def check(
         from kafka_sink.spark.files import look_in_spark_files
 
         look_in_spark_files()  # options may name files that Spark has distributed
-    settings = {
-        str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
-    }
     try:
+        settings = make_texts(options)
         parsed = parse_sink_options(settings)
     except ConfigError as error:
         # The text may list several problems.

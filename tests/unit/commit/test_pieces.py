@@ -89,15 +89,47 @@ def test_what_may_have_arrived_is_repeated_only_if_that_is_harmless(kind: ReplyK
     assert allowed == expected.get(kind, set())
 
 
-@pytest.mark.parametrize("location", ["/a/b", "/a//b/", "file:/a/b", "file:///a/b/", " /a/b", "FILE:/a/b"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "/a/b",
+        "/a//b/",
+        "file:/a/b",
+        "file:///a/b/",
+        " /a/b",
+        "FILE:/a/b",
+        "/a/./b",
+        "/a/c/../b",
+        "file:///a/b/.",
+        "///a/b",
+    ],
+)
 def test_every_spelling_of_a_checkpoint_names_the_same_sink(location: str) -> None:
     assert sink_id_of_checkpoint(location) == sink_id_of_checkpoint("/a/b")
 
 
 def test_different_places_are_different_sinks() -> None:
-    places = ["/a/b", "/A/b", "/a/b/c", "s3a://one/a/b", "s3a://two/a/b", "hdfs://one/a/b", "/"]
+    places = ["/a/b", "/A/b", "/a/b/c", "s3a://one/a/b", "s3a://two/a/b", "hdfs://one/a/b", "/", "a/b", "../a/b"]
+    places += ["/a/b#1", "/a/b#2", "/a/b?1", "s3a://one/a/b#eu", "s3a://one/a/b#us", "/a/\tb", "/a/\nb", "/a/b;1"]
     assert len({sink_id_of_checkpoint(place) for place in places}) == len(places)
     assert sink_id_of_checkpoint("S3A://One/a/") == sink_id_of_checkpoint("s3a://one/a")
+
+
+@pytest.mark.parametrize(
+    ("location", "sink_id"),
+    [
+        ("/checkpoints/orders", "de420d5f0f3d73b3d51478e7347a5b8a"),
+        ("checkpoints/orders", "57a8c5d627adcbdb83f504417ab6b8b6"),
+        ("s3a://bucket/checkpoints/orders", "2afa494201d68b235a98f872a7552dfc"),
+        ("s3a://bucket", "ab7e75ce405fe3c9e1cbba56bd253d85"),
+        ("hdfs://nn:8020/user/me/cp", "0075e39ab3f8acc25468e5f594a2a866"),
+        ("abfss://C@acc.dfs.core.windows.net/cp", "6f8a35c58f23568f9ad2711296683bfd"),
+        ("dbfs:/Volumes/main/cp", "b135fa4b04eb07d7ea5e654086a90b4a"),
+        ("/cp/café %20;x=1", "a7eaf1e9f42a0d4b9e295f6531b29ec8"),
+    ],
+)
+def test_a_stream_keeps_the_name_that_an_earlier_release_made_of_its_checkpoint(location: str, sink_id: str) -> None:
+    assert sink_id_of_checkpoint(location) == sink_id
 
 
 @pytest.mark.parametrize("sink_id", ["orders", "a-b-c", "a-driver", "x-0123456789abcdef-0-0"])

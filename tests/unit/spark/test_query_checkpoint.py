@@ -81,12 +81,21 @@ def test_a_checkpoint_that_stays_is_accepted_and_spark_is_asked_for_it_once(quer
     assert session.asked == 1
 
 
-@pytest.mark.parametrize("setting", ["/ck", "/ck/", "hdfs://n:8020/ck", "ck"])
+@pytest.mark.parametrize(
+    "setting",
+    ["/ck", "/ck/", "hdfs://n:8020/ck", "ck", "//n:8020//ck", "hdfs:///ck", "/./ck", "/x/../ck/.", "hdfs://n:8020//ck"]
+    + ["./ck", "../ck", "../../ck/"],
+)
 def test_an_unnamed_query_in_the_folder_of_the_session_is_refused_at_its_first_batch(query: str, setting: str) -> None:
     root = f"hdfs://n:8020/ck/{OTHER}"
     with pytest.raises(ConfigError, match=r"a query without a name a new folder.*Set \.queryName"):
         check(Session(query, root, of_session=setting), query)
     assert is_accepted(Session(query, root, of_session=setting), query, batch_id=1)  # somebody resumes it
+
+
+@pytest.mark.parametrize("setting", [None, "", "/ck/orders", "/c", "k", "s3a://bucket/other"])
+def test_an_unnamed_query_in_another_folder_is_accepted(query: str, setting: str | None) -> None:
+    assert is_accepted(Session(query, f"hdfs://n:8020/ck/{OTHER}", of_session=setting), query)
 
 
 def test_a_named_query_in_the_folder_of_the_session_is_accepted(query: str) -> None:

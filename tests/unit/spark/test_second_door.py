@@ -18,7 +18,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import second_door
 from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.second_door import INTERRUPTED, WriteSummary, _settings, _summarize
-from kafka_sink.spark.task_context import JOB_GROUP
+from kafka_sink.spark.task_context import JOB_GROUP, QUERY_ID
 
 NAMED = {"kafka.bootstrap.servers": "h:1", "sink.id": "s"}
 CLASSIC = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: "1m"))
@@ -107,6 +107,13 @@ def test_values_become_text_as_those_of_spark_s_option_do() -> None:
 def test_options_without_a_value_are_all_named() -> None:
     with pytest.raises(ConfigError, match=r"these options have no value \(None\): a, b$"):
         kafka_sink.foreach_batch({"b": None, "topic": "t", "a": None})
+
+
+def test_two_names_of_a_query_are_refused() -> None:
+    options = {**NAMED, "topic": "t", "query.id": "a", "Query.Id": " a"}
+    assert repr(kafka_sink.foreach_batch(options)) == "<kafka_sink.foreach_batch to t>"
+    with pytest.raises(ConfigError, match=r"query\.id and Query\.Id mean the same and have different values"):
+        kafka_sink.foreach_batch({**options, "Query.Id": "b"})
 
 
 def test_a_function_of_foreach_batch_keeps_the_options_it_was_given_and_shows_none_but_the_topic() -> None:
@@ -242,7 +249,11 @@ def test_a_write_that_a_stop_has_interrupted_or_cancelled_says_so(
 
 
 @WAYS
-@pytest.mark.parametrize("text", ["Job 3 cancelled part of cancelled job group mine", "no row", "cancelled job group "])
+@pytest.mark.parametrize(
+    "text",
+    ["Job 3 cancelled part of cancelled job group mine", "no row", "cancelled job group "]
+    + [f"The value '{INTERRUPTED}: sleep' cannot be cast", f"at Queue.take: {INTERRUPTED}"],
+)
 def test_any_other_error_of_a_batch_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, text: str, is_only_sink: bool
 ) -> None:
@@ -250,16 +261,32 @@ def test_any_other_error_of_a_batch_is_passed_on(
         fail_with(text, monkeypatch, is_only_sink)
 
 
-def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool) -> None:
-    """A micro-batch of this run fails."""
+@WAYS
+@pytest.mark.parametrize("is_active", [True, False])
+def test_a_row_with_a_stack_trace_in_the_error_of_a_query_that_runs_is_no_stop(
+    monkeypatch: pytest.MonkeyPatch, is_only_sink: bool, is_active: bool
+) -> None:
+    text = f"The value 'RuntimeException\n\tat a.b\nCaused by: {INTERRUPTED}: sleep' cannot be cast to INT"
+    execution = SimpleNamespace(isActive=lambda: is_active)
+    with pytest.raises(ValueError if is_active else TransactionAborted, match="cannot be cast"):
+        fail_with(text, monkeypatch, is_only_sink, execution)
+
+
+def fail_with(text: str, monkeypatch: pytest.MonkeyPatch, is_only_sink: bool, execution: object = None) -> None:
+    """A micro-batch of this run fails. `execution`: Spark's own object of its query, where that can be reached."""
 
     def write(*_: object, **__: object) -> None:
         raise ValueError(text)
 
     monkeypatch.setattr(second_door, "_write_batch", write)
-    context = SimpleNamespace(getLocalProperty={JOB_GROUP: RUN}.get)
+    context = SimpleNamespace(getLocalProperty={JOB_GROUP: RUN, QUERY_ID: KEY.query_id}.get)
     conf = SimpleNamespace(get=lambda name, default: "1m")
-    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context, conf=conf))
+    session = SimpleNamespace(sparkContext=context, conf=conf)
+    if execution is not None:
+        state = SimpleNamespace(activeStreamingQueries=lambda: {KEY.query_id: execution})
+        session._jsparkSession = SimpleNamespace(sharedState=lambda: state)
+        session._jvm = SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(UUID=SimpleNamespace(fromString=str))))
+    frame: Any = SimpleNamespace(sparkSession=session)
     if is_only_sink:
         kafka_sink.foreach_batch({**NAMED, "topic": "t"})(frame, 0)
     else:

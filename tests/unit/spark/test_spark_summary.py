@@ -141,6 +141,11 @@ def test_the_line_names_query_batch_figures_partitions_and_what_was_left_out() -
     )
 
 
+def test_the_line_is_one_line_whatever_the_query_is_called() -> None:
+    said = summary_line(options(queryName="größe\nERROR"), BatchKey("q\r\u202e", 7), summarize_receipts([EMPTY]))
+    assert said.startswith(r"query größe\nERROR, batch 7 of query q\r\u202e delivered: ") and said.isprintable()
+
+
 def test_the_line_of_a_batch_without_rows_is_short() -> None:
     said = summary_line(options(), BatchKey("", ""), summarize_receipts([EMPTY]))
     assert said == "the batch write delivered: 0 rows, 0 bytes, 1 tasks, 0 records retried, slowest task 0 ms"

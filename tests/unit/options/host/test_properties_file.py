@@ -46,6 +46,15 @@ value.format=json
     assert parse_sink_options(found).producer.bootstrap_servers == (("a", 1), ("b", 2))
 
 
+def test_a_reference_in_the_name_of_an_export_is_filled_in_and_another_template_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAY", "monday")
+    assert read(tmp_path, "sink.id=s\nbatch.id=export-${env:DAY}")["batch.id"] == "export-monday"
+    text = problem(tmp_path, "sink.id=s\nbatch.id=export-{{ ds }}")
+    assert text.startswith("job.properties, line 2: batch.id='export-{{ ds }}' is taken as it is written")
+
+
 def test_it_is_utf_8_and_windows_may_mark_it(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeffclient.id=größe\r\n") == {"kafka.client.id": "größe"}
     text = problem(tmp_path, "acks=all\r\nsasl.password=hüsh\n".encode("latin-1"))
