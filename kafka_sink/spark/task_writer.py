@@ -36,8 +36,8 @@ RESULT = "result"
 
 
 @dataclass
-class TaskResult:
-    """What a task tells the driver. `figures` are set if an option enables them. `schemas`: those of the registry that
+class TaskResult(SameVersion):
+    """What a task tells the driver: of a stream, the process that commits has planned anew. `figures` are set if an option enables them. `schemas`: those of the registry that
     it has written with, by side."""
 
     receipt: TaskReceipt
