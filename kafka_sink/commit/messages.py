@@ -172,9 +172,10 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
         batch,
         f"the ledger topic {commands.ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has "
         "run batches before. If the ledger was deleted, or another one is configured, it is not known what was "
-        "delivered. If the query used another sink.id until now, set that again until this batch has ended: if it has "
-        "delivered it, a new one writes it again. Otherwise (it was at-least-once, or foreachBatch wrote none of its "
-        "batches so far), or then, set ledger.accept.new.sink=true for one start. With a new sink.id, first look at "
+        "delivered. If the query used another sink.id until now, or a query.id that was added, changed or left out "
+        "(it has none with the format), set that again until this batch has ended (trigger availableNow): if it has "
+        "delivered it, a new name writes it again. Otherwise (it was at-least-once, or foreachBatch wrote none of its "
+        "batches so far), or then, set ledger.accept.new.sink=true for one start. With a new name, first look at "
         f"`{commands.ledger()}`: what the old one has decided and not finished, no query finishes any more, and it "
         f"names the command that does{commands.hint}",
         commits.SINK_UNKNOWN,

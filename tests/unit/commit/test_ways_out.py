@@ -105,6 +105,18 @@ def test_a_copy_of_the_checkpoint_under_another_sink_id_is_stopped_and_its_id_is
     assert of_query(4, FOURTH).conclusion is Conclusion.DELIVERED and bench.seen() == [5, 5]
 
 
+def test_after_a_change_of_query_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:
+    """From the functions over Spark Connect to the format, under one sink.id: only the option would double the batch."""
+    for batch in range(2):
+        assert commit(bench, batch, FIRST, query="people-1").conclusion is Conclusion.DELIVERED
+    text = text_of(commit(bench, 1, SECOND), "PKS-6005")
+    assert "or a query.id that was added, changed or left out (it has none with the format), set that again" in text
+    assert text.index("until this batch has ended") < text.index("ledger.accept.new.sink=true for one start")
+    assert commit(bench, 1, SECOND, query="people-1").conclusion is Conclusion.ALREADY_DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    assert commit(bench, 2, THIRD).conclusion is Conclusion.DELIVERED and bench.seen() == [3, 3]
+
+
 def test_after_a_change_of_sink_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:
     """Inside foreachBatch, where another name of the query may be another output, and so is no reason to refuse."""
     for batch in range(2):
