@@ -37,8 +37,8 @@ RESULT = "result"
 
 @dataclass
 class TaskResult(SameVersion):
-    """What a task tells the driver: of a stream, the process that commits has planned anew. `figures` are set if an option enables them. `schemas`: those of the registry that
-    it has written with, by side."""
+    """What a task tells the driver; the process that commits a stream has planned anew. `figures` are set if an option
+    enables them. `schemas`: those of the registry that it has written with, by side."""
 
     receipt: TaskReceipt
     figures: TaskFigures | None = None

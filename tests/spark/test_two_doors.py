@@ -97,7 +97,7 @@ def test_with_a_query_id_the_other_door_goes_on_if_it_is_that_of_the_checkpoint_
         by_format()
     else:
         folder.add("c")
-        with pytest.raises(Exception, match="PKS-6005(?s:.*)or a query.id that was added, changed or left out"):
+        with pytest.raises(Exception, match=r"PKS-6005(?s:.*)or a query\.id that was added, changed or left out"):
             by_format()
         by_function()
         folder.add("d")

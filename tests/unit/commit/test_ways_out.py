@@ -106,7 +106,7 @@ def test_a_copy_of_the_checkpoint_under_another_sink_id_is_stopped_and_its_id_is
 
 
 def test_after_a_change_of_query_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:
-    """From the functions over Spark Connect to the format, under one sink.id: only the option would double the batch."""
+    """From the functions over Spark Connect to the format, under one sink.id. The option alone doubles the batch."""
     for batch in range(2):
         assert commit(bench, batch, FIRST, query="people-1").conclusion is Conclusion.DELIVERED
     text = text_of(commit(bench, 1, SECOND), "PKS-6005")
