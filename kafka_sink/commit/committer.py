@@ -146,6 +146,11 @@ class Committer:
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
 
+    def _fail_as_lost(
+        self, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], trouble: str = ""
+    ) -> None:
+        self._fail(messages.lost_error(self._settings.commands, record, outcomes, trouble, self._job.key))
+
     # ---- C1 ----
 
     def _follow(self, now_ms: int, judged: NextStep) -> None:
@@ -187,7 +192,7 @@ class Committer:
         if self._has_committed:
             self._fail(messages.not_recorded_error(self._settings.commands, self._record, reason))
         else:
-            self._fail(messages.lost_error(self._settings.commands, self._record, self._outcomes))
+            self._fail_as_lost(self._record, self._outcomes)
 
     def _on_fenced(self, now_ms: int, step: Fence) -> None:
         if step.identity is None or step.failure is not None:
@@ -317,7 +322,7 @@ class Committer:
         # This operation has fenced no one, so it must not write: the next commit finds the decision and closes it.
         self._ledger = self._ledger.with_record(closing)
         if closing.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, closing, closing.outcomes))
+            self._fail_as_lost(closing, closing.outcomes)
             return
         self._intended = CommitResult(Conclusion.RECOVERED)
         self._judge(now_ms)
@@ -339,7 +344,7 @@ class Committer:
             self._look_again(now_ms)
             return
         if step.record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes, step.trouble))
+            self._fail_as_lost(step.record, step.record.outcomes, step.trouble)
         elif step.state is not WriteState.WRITTEN:
             self._fail(messages.not_closed_error(self._settings.commands, self._batch, step.record, step.reason))
         elif self._session.identity is None:
@@ -366,7 +371,7 @@ class Committer:
         if phase is Phase.DECIDING:
             self._abandon(now_ms, reason)
         elif record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, record, record.outcomes, reason))
+            self._fail_as_lost(record, record.outcomes, reason)
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
             self._fail(messages.not_recorded_error(self._settings.commands, record, reason))
         else:
@@ -482,7 +487,7 @@ class Committer:
             self._look_again(now_ms)
             return
         if step.record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes, step.trouble))
+            self._fail_as_lost(step.record, step.record.outcomes, step.trouble)
         elif step.state is not WriteState.WRITTEN:
             make_error = messages.choice_not_recorded_error if is_choice else messages.not_recorded_error
             self._fail(make_error(self._settings.commands, step.record, step.reason))

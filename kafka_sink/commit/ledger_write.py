@@ -11,7 +11,7 @@ have a manifest beside it, in another partition.
              the transaction, the ledger is searched for its marker, after the record
   WRITTEN, NOT_WRITTEN
 
-A manifest whose topic is gone is left out: nobody can read it, and the decision would stay open for ever.
+A manifest whose topic or partition is gone is left out: nobody can read it, and the decision would stay open for ever.
 
 A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
 the very first EndTxn is just as certain; after a try without a response it is not, and the log is searched.
@@ -47,7 +47,7 @@ WRITE, END = "write ledger record", "end ledger transaction"
 WRITE_MANIFEST = "write manifest"
 NO_MANIFEST = (
     "{batch} of sink {sink!r} is closed without its manifest, because brokers have said for {gone_s} s that there is "
-    "no topic {topic}: {trouble}"
+    "no {log[0]}-{log[1]}: {trouble}"
 )
 
 
@@ -59,6 +59,7 @@ class ManifestPlace(NamedTuple):
     """`size`: what it takes at most in the topic, whoever closes the decision; 0: it is small."""
 
     topic: str
+    partition: int
     size: int
 
 
@@ -67,10 +68,10 @@ def manifest_place(batch: LedgerRecord) -> ManifestPlace | None:
     if manifest is None:
         return None
     if len(manifest.written) + len(manifest.dead_letters) <= SMALL_MANIFEST_PARTITIONS:
-        return ManifestPlace(manifest.topic, 0)
+        return ManifestPlace(*manifest.log, 0)
     record = batch.as_closed(Kind.DONE, batch.wall_ms, is_accepted=True).manifest_record
     assert record is not None
-    return ManifestPlace(manifest.topic, _one_record(*record).size)
+    return ManifestPlace(*manifest.log, _one_record(*record).size)
 
 
 class WriteState(Enum):
@@ -328,7 +329,7 @@ class LedgerWrite(CommitStep):
         if manifest is None or not self.is_gone_for_good(now_ms, gone_ms):
             return False
         self._manifest_batch = None
-        told = {"batch": self.record.key, "sink": self.record.sink_id, "topic": manifest.topic}
+        told = {"batch": self.record.key, "sink": self.record.sink_id, "log": manifest.log}
         self._notes.append(NO_MANIFEST.format(**told, gone_s=gone_ms // 1000, trouble=self.last_trouble))
         return True
 

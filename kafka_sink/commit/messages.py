@@ -12,8 +12,8 @@ from typing import Any
 
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.division import Division
-from kafka_sink.commit.ledger import LedgerRecord, OtherName, TransactionOutcome
-from kafka_sink.commit.receipt import UNNAMED_BATCH
+from kafka_sink.commit.ledger import Kind, LedgerRecord, OtherName, TransactionOutcome
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.errors.table import commits
@@ -176,9 +176,10 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
         batch,
         f"the ledger topic {commands.ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has "
         "run batches before. If the ledger was deleted, or another one is configured, it is not known what was "
-        "delivered. If the query used another sink.id until now, set that again until this batch has ended: if it has "
-        "delivered it, a new one writes it again. Otherwise (it was at-least-once, or foreachBatch wrote none of its "
-        "batches so far), or then, set ledger.accept.new.sink=true for one start. With a new sink.id, first look at "
+        "delivered. If the query used another sink.id until now, or a query.id that was added, changed or left out "
+        "(it has none with the format), set that again until this batch has ended (trigger availableNow): if it has "
+        "delivered it, a new name writes it again. Otherwise (it was at-least-once, or foreachBatch wrote none of its "
+        "batches so far), or then, set ledger.accept.new.sink=true for one start. With a new name, first look at "
         f"`{commands.ledger()}`: what the old one has decided and not finished, no query finishes any more, and it "
         f"names the command that does{commands.hint}",
         commits.SINK_UNKNOWN,
@@ -323,9 +324,13 @@ def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) 
 
 
 def lost_error(
-    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], trouble: str = ""
+    commands: CommandTexts,
+    record: LedgerRecord,
+    outcomes: Sequence[TransactionOutcome | None],
+    trouble: str = "",
+    now: BatchKey | None = None,
 ) -> CommitLost:
-    """`trouble`: why the ledger does not say so."""
+    """`trouble`: why the ledger does not say so. `now`: the batch that was to be committed, if there is one."""
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
@@ -338,11 +343,14 @@ def lost_error(
             f"{commands.hint}"
         )
         return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
-    text += (
-        f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that are "
-        f"visible already appear twice), `{commands.accept(record)}` has it go on without the missing rows"
-        f"{commands.hint}"
-    )
+    if now is not None and now.is_later_than(record.key):
+        text += _passed_over(commands, record, now)
+    else:
+        text += (
+            f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that "
+            f"are visible already appear twice), `{commands.accept(record)}` has it go on without the missing rows"
+            f"{commands.hint}"
+        )
     if trouble:
         text += (
             f". But the ledger could not be updated: {trouble}. Each start of the query, and "
@@ -351,7 +359,30 @@ def lost_error(
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
 
 
+def passed_over_error(commands: CommandTexts, record: LedgerRecord, now: BatchKey) -> CommitLost:
+    """`record`: of a lost batch that an operator wanted to run again."""
+    text = f"{to_run_again_text(record)}. {_passed_over(commands, record, now)}"
+    return CommitLost(text, commits.ROWS_LOST, **_facts(record))
+
+
+def to_run_again_text(record: LedgerRecord) -> str:
+    return f"{_of_record(record)} was lost, and chosen to run again"
+
+
 # ---- pieces ----
+
+
+def _passed_over(commands: CommandTexts, record: LedgerRecord, now: BatchKey) -> str:
+    """What can be done about a lost batch that nobody runs again. Once a later one is decided, it cannot be any more:
+    the checkpoint would be older than the ledger."""
+    back = "set the checkpoint back to before that batch"
+    if record.kind is not Kind.REPLAY:
+        back = f"`{commands.replay(record)}`, and {back}"
+    return (
+        f"Spark counts it as done: it is at {now} and does not run that one again. The query stops here until you "
+        f"choose: `{commands.accept(record)}` has it go on without the missing rows. To have them written, "
+        f"{back} (rows that are visible already appear twice){commands.hint}"
+    )
 
 
 def _may_be_written_again(outcomes: Sequence[TransactionOutcome | None]) -> str:

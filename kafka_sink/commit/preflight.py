@@ -165,7 +165,7 @@ class Preflight(DescribeTransactions):
     def _on_room(self, configs: Mapping[str, str | None]) -> None:
         """Once the batch is decided, its decision could not be closed before the topic accepts the manifest."""
         assert self._manifest is not None
-        topic, size = self._manifest
+        topic, _, size = self._manifest
         told = configs.get(MESSAGE_BYTES) or ""
         limit = int(told) if told.isdecimal() else MESSAGE_BYTES_DEFAULT
         if size <= limit:
@@ -407,6 +407,10 @@ class Preflight(DescribeTransactions):
                 return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
             if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
                 return f"topic {name} was deleted and created again after tasks had written to it"
+            if self._manifest is not None and name == self._manifest.topic and not topic["error_code"]:
+                number = self._manifest.partition
+                if all(each["partition_index"] != number for each in topic["partitions"]):
+                    return f"manifest.topic={name} has no partition {number} any more: the next run takes another one"
         return None
 
 

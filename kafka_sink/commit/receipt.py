@@ -45,6 +45,12 @@ class BatchKey(NamedTuple):
         """A batch write without a label is not: its sink id is its own, and nobody can write it again."""
         return self != UNNAMED_BATCH
 
+    def is_later_than(self, other: BatchKey) -> bool:
+        """Of the same stream: Spark runs a batch when it counts all earlier ones as done."""
+        if self.query_id != other.query_id or not isinstance(self.batch_id, int):
+            return False
+        return isinstance(other.batch_id, int) and self.batch_id > other.batch_id
+
     def __str__(self) -> str:
         if self.query_id:
             return f"batch {self.batch_id} of query {self.query_id}"

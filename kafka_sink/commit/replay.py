@@ -49,11 +49,13 @@ class Restored(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """`extents`: start and end offset of each partition. `others`: replays of the same letters under other names."""
+    """`extents`: start and end offset of each partition. `others`: replays of the same letters under other names.
+    `begins_anew`: earlier runs have read a topic that was deleted since."""
 
     progress: ReplayProgress
     extents: Mapping[int, tuple[int, int]]
     others: Sequence[ReplayProgress]
+    begins_anew: bool = False
 
     @property
     def left_count(self) -> int:
@@ -84,30 +86,38 @@ class Replay:
         self, known: Mapping[str, ReplayProgress], source_id: str, extents: Mapping[int, tuple[int, int]]
     ) -> ReplayPlan:
         """`known`: the progress of every replay, by name. `extents`: what is in the topic."""
-        progress = self.resume(known.get(self.name), source_id)
+        earlier = known.get(self.name)
+        progress = self.resume(earlier, source_id)
         others = [
             each
             for name, each in sorted(known.items())
-            if name != self.name and (each.source, each.source_id) == (self.source, source_id) and each.written_count
+            if name != self.name
+            and each.source == self.source
+            and _may_be_one(each.source_id, source_id)
+            and each.written_count
         ]
         return ReplayPlan(
             progress,
             {partition: self._extent_left(progress, partition, *extent) for partition, extent in extents.items()},
             others,
+            begins_anew=earlier is not None and not _may_be_one(earlier.source_id, source_id),
         )
 
     def resume(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
-        """The progress of an earlier run, or a new one. A recreated topic has other letters."""
-        if known is not None and known.source_id == source_id:
-            same = (known.source, known.target, {name: tuple(of) for name, of in known.filters.items()})
-            if same != (self.source, self.target, self.filters):
-                raise ConfigError(
-                    f"replay {self.name} is one from {known.source} to {known.target} with other filters: choose "
-                    "another --name",
-                    REPLAY_WRONG,
-                )
-            return known
-        return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
+        """The progress of an earlier run, or a new one. A recreated topic has other letters; one that brokers begin or
+        cease to tell the id of has the same."""
+        if known is None:
+            return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
+        has_same_filters = {name: tuple(of) for name, of in known.filters.items()} == self.filters
+        if (known.source, known.target) != (self.source, self.target) or not has_same_filters:
+            raise ConfigError(
+                f"replay {self.name} is one from {known.source} to {known.target}"
+                f"{'' if has_same_filters else ' with other filters'}: choose another --name",
+                REPLAY_WRONG,
+            )
+        if _may_be_one(known.source_id, source_id):
+            return replace(known, source_id=source_id or known.source_id)
+        return self.resume(None, source_id)
 
     def _extent_left(self, progress: ReplayProgress, partition: int, first: int, end: int) -> tuple[int, int]:
         read_to = progress.next_offsets.get(partition, 0)
@@ -159,6 +169,11 @@ class Replay:
                 lacked = details.get(REASON) == NO_PARTITION
                 chosen.append(Restored(offset, record, named_partition(details), lacked, details.get(TOPIC, "")))
         return chosen, left_out
+
+
+def _may_be_one(one_id: str, other_id: str) -> bool:
+    """Of two topics with one name. Brokers that know no topic ids tell none: then only the offsets tell them apart."""
+    return not one_id or not other_id or one_id == other_id
 
 
 def default_name(source: str, target: str, filters: Mapping[str, tuple[str, ...]]) -> str:

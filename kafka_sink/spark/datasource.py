@@ -20,7 +20,6 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SINK_ONLY, SPARK_TOO_OLD
 from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
 from kafka_sink.spark.process_memory import HEAP
-from kafka_sink.spark.same_version import SameVersionMeta
 
 
 def check_format_support() -> None:
@@ -55,7 +54,7 @@ READ_WITH = (
 )
 
 
-class KafkaSinkDataSource(DataSource, metaclass=SameVersionMeta):
+class KafkaSinkDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return FORMAT

@@ -1,19 +1,18 @@
 """One version of the package per write: what planned a write in one process carries it out in another.
 
 Both find the package by themselves. With an older one in the way on some hosts (an image beside --py-files, a forgotten
-zip in PYTHONPATH) rows would be written by other rules than were planned, in silence. So a writer is pickled with its
-version and folder, and both are looked at before anything else of it is unpickled.
+zip in PYTHONPATH) rows would be written by other rules than were planned, in silence. So a writer, and what its tasks
+tell the commit, are pickled with version and folder, and both are looked at before anything else is unpickled.
+
+The class of the format is not: each process looks it up by its name, and the JVM keeps it over an upgrade.
 
 A release that does not have this module yet cannot compare, but it fails, too: pickle names the module that is missing.
 """
 
 from __future__ import annotations
 
-import copyreg
-import importlib
 import os
 import pickle
-from abc import ABCMeta
 from typing import Any
 
 from kafka_sink.errors import ConfigError
@@ -31,11 +30,6 @@ class SameVersion:
         return unpickle, (VERSION, FOLDER, pickle.dumps((type(self), self.__dict__)))
 
 
-class SameVersionMeta(ABCMeta):
-    """A metaclass for the class that Spark pickles. The process that looks up formats, or registers one, can have
-    another path than the one that plans a write (--py-files), and another release on it."""
-
-
 def unpickle(version: str, folder: str, pickled: bytes) -> SameVersion:
     """`pickled` is opaque until the versions are known to agree: another one may not have its classes."""
     _check(version, folder)
@@ -49,26 +43,18 @@ def unpickle(version: str, folder: str, pickled: bytes) -> SameVersion:
     return made
 
 
-def find_class(version: str, folder: str, module: str, name: str) -> type:
-    _check(version, folder)
-    found: type = getattr(importlib.import_module(module), name)
-    return found
-
-
-def _reduce_class(kind: type) -> tuple[Any, ...]:
-    return find_class, (VERSION, FOLDER, kind.__module__, kind.__qualname__)
-
-
-copyreg.pickle(SameVersionMeta, _reduce_class)
-
-
 def _check(version: str, folder: str) -> None:
     if version == VERSION:
         return
+    advice = (
+        "one of the two processes still has the release from before: restart the Spark application (over Connect, the "
+        "server)"
+        if folder == FOLDER
+        else "install the same version on the driver and on every executor, or remove the one that is in the way"
+    )
     with explain_to_spark():
         raise ConfigError(
             f"this write was planned by pykafka-sink {version} in {folder}, and this process has pykafka-sink "
-            f"{VERSION} in {FOLDER}: install the same version on the driver and on every executor, or remove the "
-            "one that is in the way",
+            f"{VERSION} in {FOLDER}: {advice}",
             VERSIONS_DIFFER,
         )

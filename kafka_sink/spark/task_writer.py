@@ -36,9 +36,9 @@ RESULT = "result"
 
 
 @dataclass
-class TaskResult:
-    """What a task tells the driver. `figures` are set if an option enables them. `schemas`: those of the registry that
-    it has written with, by side."""
+class TaskResult(SameVersion):
+    """What a task tells the driver; the process that commits a stream has planned anew. `figures` are set if an option
+    enables them. `schemas`: those of the registry that it has written with, by side."""
 
     receipt: TaskReceipt
     figures: TaskFigures | None = None

@@ -9,16 +9,11 @@ After the decision an operator may retire it, or the topic of manifests, before 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from kafka_sink import Producer
-from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.manifest import Manifest
-from kafka_sink.commit.receipt import BatchKey
-from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, Job
+from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitLost, DeliveryError, KafkaSinkError, TransactionAborted
 from kafka_sink.formats.records.assembler import CHUNK_BYTES
 from kafka_sink.spark import task
@@ -27,8 +22,8 @@ from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY
-from tests.support.asking import client_of
-from tests.support.commanding import Dying, Sink, rows
+from tests.support.commanding import Sink, rows
+from tests.support.decided import KEY, decide, run_as, time_out
 from tests.support.open_transactions import open_transactions
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -134,54 +129,53 @@ def test_a_task_does_not_wait_for_a_partition_that_the_new_topic_does_not_have(
 
 # ---- after the decision ----
 
-KEY = BatchKey("query-1", 0)
-
 
 @pytest.fixture
 def decided(kafka: KafkaCluster, topic_name: str) -> Sink:
     """Its driver is dead. Its manifest is for a topic of its own."""
     sink = Sink(kafka.bootstrap_servers, topic_name, topic_name[-60:].lstrip("-"), f"ledger-{topic_name}"[:249])
     sink.create()
-    kafka.create_topic(f"{topic_name}-m", 1)
-    receipts = [sink.task(KEY, number) for number in range(2)]
-    job = Job(DriverOperation.COMMIT, KEY, receipts, manifest=Manifest(f"{topic_name}-m", 0, sink.sink_id))
-    with client_of(sink.servers) as client:
-        committer = Committer(sink.settings(client), sink.session(KEY), job, client.now_ms())
-        assert client.run(Dying(committer)).error is None
+    kafka.create_topic(f"{topic_name}-m", 2)
+    decide(sink, f"{topic_name}-m")
     return sink
 
 
-def run_as(sink: Sink, operation: DriverOperation) -> CommitResult:
-    """The next driver. It has less patience, so that the test ends."""
-    with client_of(sink.servers) as client:
-        settings = replace(sink.settings(client), short_log_ms=1_000)
-        return client.run(Committer(settings, sink.session(KEY), Job(operation, KEY), client.now_ms()))
+def take_away(kafka: KafkaCluster, topic: str, *, is_made_again: bool) -> None:
+    """Of two partitions of the old topic, the new one has the first."""
+    kafka.delete_topic(topic)
+    if is_made_again:
+        kafka.create_topic(topic, 1)
 
 
+both = pytest.mark.parametrize("is_made_again", [False, True], ids=["deleted", "with-fewer-partitions"])
+
+
+@both
 def test_a_decision_whose_topic_was_deleted_when_its_transactions_had_timed_out_waits_for_a_choice(
-    kafka: KafkaCluster, decided: Sink
+    kafka: KafkaCluster, decided: Sink, is_made_again: bool
 ) -> None:
-    for number in range(2):
-        # Ends it as its time-out does.
-        with Producer(decided.task_options(number)) as producer:
-            producer.init_transactions()
-    kafka.delete_topic(decided.topic)
+    time_out(decided)
+    take_away(kafka, decided.topic, is_made_again=is_made_again)
     lost = run_as(decided, DriverOperation.FINISH).error
     assert isinstance(lost, CommitLost) and "Ended in a way that can no longer be read" in str(lost)
     assert run_as(decided, DriverOperation.ACCEPT).conclusion is Conclusion.RESOLVED
 
 
-def test_a_decision_whose_topic_was_deleted_in_time_is_finished(kafka: KafkaCluster, decided: Sink) -> None:
+@both
+def test_a_decision_whose_topic_was_deleted_in_time_is_finished(
+    kafka: KafkaCluster, decided: Sink, is_made_again: bool
+) -> None:
     """The coordinators commit what there is, and nobody asks the log."""
-    kafka.delete_topic(decided.topic)
+    take_away(kafka, decided.topic, is_made_again=is_made_again)
     assert run_as(decided, DriverOperation.FINISH).error is None
     assert open_transactions(decided.servers, decided.sink_id) == []
 
 
+@both
 def test_a_decision_is_closed_without_its_manifest_when_the_topic_of_manifests_was_deleted(
-    kafka: KafkaCluster, decided: Sink
+    kafka: KafkaCluster, decided: Sink, is_made_again: bool
 ) -> None:
-    kafka.delete_topic(f"{decided.topic}-m")
+    take_away(kafka, f"{decided.topic}-m", is_made_again=is_made_again)
     closed = run_as(decided, DriverOperation.FINISH)
     assert closed.error is None and "is closed without its manifest" in closed.notes[0]
     assert decided.visible() == sorted(rows(KEY, 0, 1))

@@ -463,19 +463,48 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     admin.delete_topics([DEAD])[DEAD].result(60)
     broker.create_topic(DEAD, 2)
     send(servers, letters(rows(2, first=50)))
+    again = shell(*words(servers, "--yes", "--json"))
+    assert again.content["written_now"] == 2 and "which was deleted: this is a new beginning" in again.err
+    assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
+
+
+def test_one_name_for_the_letters_of_two_topics_is_refused_and_doubles_nothing(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    servers, other = broker.bootstrap_servers, "dead-of-another"
+    broker.create_topic(other, 1)
+    send(servers, letters(rows(4)))
+    send(servers, letters(rows(2, first=50)), topic=other)
+    named = ("--yes", "--name", "nightly")
+    assert shell(*words(servers, *named)).exit_code == 0
+    refused = shell(*words(servers, *named, "--from", other))
+    assert refused.exit_code == 2 and "choose another --name" in refused.err and "PKS-8004" in refused.err
+    assert shell(*words(servers, *named)).exit_code == 0
+    assert back(servers) == expected(rows(4))
+
+
+def test_brokers_that_begin_to_tell_topic_ids_double_nothing(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    with monkeypatch.context() as before:
+        before.setattr(replay, "topic_state", without_ids)
+        assert shell(*words(servers, "--yes")).exit_code == 0
+    send(servers, letters(rows(2, first=50)))
     assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
     assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
+
+
+def without_ids(client: Client, name: str, configs: Sequence[str] = ()) -> TopicState | None:
+    state = topic_state(client, name, configs)
+    return None if state is None else state._replace(topic_id=NO_TOPIC_ID)
 
 
 def test_a_topic_that_was_made_anew_where_brokers_have_no_ids_is_told(
     broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = broker.bootstrap_servers
-
-    def without_ids(client: Client, name: str, configs: Sequence[str] = ()) -> TopicState | None:
-        state = topic_state(client, name, configs)
-        return None if state is None else state._replace(topic_id=NO_TOPIC_ID)
-
     monkeypatch.setattr(replay, "topic_state", without_ids)
     send(servers, letters(rows(20)))
     assert shell(*words(servers, "--yes")).exit_code == 0

@@ -57,13 +57,52 @@ def test_under_another_sink_id_the_other_door_is_refused_and_says_how_to_go_on(
 
     # A function of the user's may write to several targets, of which one is new: there the old name is no hint.
     known = rf"PKS-6009(?s:.*)knows this query under another sink id \({first}\)(?s:.*)Set sink\.id={first}"
-    new = "PKS-6005(?s:.*)has no record of sink(?s:.*)used another sink.id until now, set that again"
+    new = "PKS-6005(?s:.*)has no record of sink(?s:.*)used another sink.id until now(?s:.*)set that again"
     for function, text in ((kafka_sink.foreach_batch(other), known), (write, new)):
         with pytest.raises(Exception, match=text):
             run(folder.read(), function, checkpoint)
     assert values(kafka_4, topic_name) == [b"a"]
     run(folder.read(), kafka_sink.foreach_batch(options(kafka_4, topic_name, sink_id=first)), checkpoint)
     assert values(kafka_4, topic_name) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("is_the_checkpoints", [True, False], ids=["the id in the checkpoint", "any other text"])
+def test_with_a_query_id_the_other_door_goes_on_if_it_is_that_of_the_checkpoint_or_says_what_to_do(
+    kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str, is_the_checkpoints: bool
+) -> None:
+    """As over Spark Connect, where the functions need it. The format has the id that Spark keeps in the checkpoint."""
+    writable_topic(kafka_4, topic_name)
+    name = topic_name[-50:].lstrip("-")
+
+    def by_function() -> None:
+        metadata = Path(checkpoint) / "metadata"  # there before the first batch
+        query_id = f"people-of-{name}"
+
+        def write(frame: DataFrame, batch_id: int) -> None:
+            chosen = json.loads(metadata.read_text())["id"] if is_the_checkpoints else query_id
+            kafka_sink.write_batch(frame, batch_id, options(kafka_4, topic_name, sink_id=name, query_id=chosen))
+
+        run(folder.read(), write, checkpoint)
+
+    def by_format(**more: str) -> None:
+        run_to_end(start(folder.read(), kafka_4, checkpoint, topic=topic_name, sink_id=name, **more))
+
+    for letter in "ab":
+        folder.add(letter)
+        by_function()
+    forget_commit(checkpoint, 1)  # the other door would repeat it
+    if is_the_checkpoints:
+        by_format()
+        folder.add("c")
+        by_format()
+    else:
+        folder.add("c")
+        with pytest.raises(Exception, match=r"PKS-6005(?s:.*)or a query\.id that was added, changed or left out"):
+            by_format()
+        by_function()
+        folder.add("d")
+        by_format(ledger_accept_new_sink="true")
+    assert values(kafka_4, topic_name) == [b"a", b"b", b"c"] + [b"d"] * (not is_the_checkpoints)
 
 
 def test_dead_letters_figures_and_lineage_events_are_the_same(

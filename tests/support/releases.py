@@ -55,9 +55,7 @@ def other_release(folder: Path, version: str, *, compares_versions: bool = True)
         writer = sources / "kafka_sink" / "spark" / "task_writer.py"
         _replace(writer, "from kafka_sink.spark.same_version import SameVersion\n", "")
         _replace(writer, "class TaskWriter(SameVersion):", "class TaskWriter:")
-        source = sources / "kafka_sink" / "spark" / "datasource.py"
-        _replace(source, "from kafka_sink.spark.same_version import SameVersionMeta\n", "")
-        _replace(source, "(DataSource, metaclass=SameVersionMeta)", "(DataSource)")
+        _replace(writer, "class TaskResult(SameVersion):", "class TaskResult:")
     archive = folder / "other.zip"
     write_zip(archive, sources)
     return archive

@@ -349,7 +349,8 @@ class TinyBroker:
     def _on_Metadata(self, body: Any, request: Ask) -> dict[str, Any]:
         topics = []
         for asked in body["topics"]:
-            numbers = sorted(partition[1] for partition in self.logs if partition[0] == asked["name"])
+            # A topic to which nobody has written yet has its first partition all the same.
+            numbers = sorted({0, *(partition[1] for partition in self.logs if partition[0] == asked["name"])})
             partitions = [
                 {
                     "error_code": 5 if (asked["name"], number) in self.leaderless else 0,

@@ -42,10 +42,10 @@ OTHER_ROWS = ErrorEntry(
 )
 SINK_UNKNOWN = ErrorEntry(
     "PKS-6005", "ledger does not know this sink",
-    "The query has run before, and is not there: the record was deleted, it is another ledger, or the query was "
-    "at-least-once.",
-    "Correct ledger.topic. After a change of sink.id, the `ledger` command of the text shows what the old one has left "
-    "open: set it again until the batch has ended. Then, or if there was none, set "
+    "The query has run before, and is not there: deleted, in another ledger, under another sink.id or query.id, or "
+    "it was at-least-once.",
+    "Correct ledger.topic. If sink.id or query.id has changed, the `ledger` command of the text shows what is left "
+    "open: set the old one until the batch has ended. Then, or if there was none, set "
     "ledger.accept.new.sink=true for one start.",
     ("has no record of sink",),
     data=HELD,
@@ -277,7 +277,7 @@ REPLAY_WRONG = _of_commands(
     "Its topics, filters or name contradict each other, or an earlier run of that name.",
     "Correct what the text names; `pykafka-sink replay --help` has examples.",
     ("the records would be among their own letters", "there is no such topic in this cluster",
-     "letters can be chosen by", "with other filters: choose", "but earlier runs of replay"),
+     "letters can be chosen by", "choose another --name", "but earlier runs of replay"),
     data="Nothing was written. The records of earlier runs of the replay stay.",
     page="headers.md#dead-letters",
 )

@@ -214,7 +214,7 @@ VERSIONS_DIFFER = _of_spark(
     "and their folders.",
     "Install one version everywhere: look in PYTHONPATH, --py-files, spark.submit.pyFiles and the image.",
     ("this write was planned by pykafka-sink",),
-    data="Nothing was written: the version is compared before the first row.",
+    data="Nothing of it is visible; with at-least-once rows may repeat.",
     page="troubleshooting.md",
 )
 CHECKPOINT_MISSING = _of_spark(

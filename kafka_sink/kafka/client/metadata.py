@@ -162,10 +162,14 @@ class Metadata:
         text = f"{topic!a} is no valid topic name, or is reserved for the broker"
         return BrokerError(text, TOPIC_UNKNOWN, code=topic_view.error_code, api=METADATA.name, topic=topic)
 
-    def is_unknown(self, topic: str) -> bool:
-        """The broker that was asked last knows no such topic."""
+    def is_unknown(self, topic: str, partition: int) -> bool:
+        """The broker that was asked last knows no such topic, or no such partition of it: the topic was created again
+        with fewer. Or it has not heard of them yet."""
         topic_view = self.view.topics.get(topic)
-        return topic_view is not None and topic_view.error_code == UNKNOWN_TOPIC_OR_PARTITION
+        if topic_view is None:
+            return False
+        is_missing = not topic_view.error_code and partition not in topic_view.partitions
+        return is_missing or topic_view.error_code == UNKNOWN_TOPIC_OR_PARTITION
 
     def topic_trouble(self, topic: str) -> str:
         """Why the topic cannot be written to now, for the text of a timeout error. Empty: no known problem."""

@@ -96,7 +96,8 @@ def _leader_failure(topic: str, partition: int, metadata: Metadata, *, is_single
     if refusal is not None:
         return Failure(failure_kind(refusal, was_sent=False), refusal)
     text = f"{topic}-{partition} has no leader now. {metadata.topic_trouble(topic)}".rstrip(" .")
-    return Failure(ReplyKind.NOT_SENT, TransportError(text, TOPIC_UNKNOWN if metadata.is_unknown(topic) else None))
+    entry = TOPIC_UNKNOWN if metadata.is_unknown(topic, partition) else None
+    return Failure(ReplyKind.NOT_SENT, TransportError(text, entry))
 
 
 def _to_coordinators(ask: Ask, ids: Sequence[str], metadata: Metadata, lookup: CoordinatorLookup) -> Route:

@@ -257,6 +257,10 @@ def plan_lines(plan: ReplayPlan, letters: Letters, *, is_compacted: bool) -> lis
     if letters.topics:
         named = [f"{topic or 'no known topic'} ({count})" for topic, count in letters.topics.most_common()]
         lines.append(f"Those that are chosen are of rows for {some(named, 'topics more')}.")
+    if plan.begins_anew:
+        lines.append(
+            f"Earlier runs have read another topic {progress.source}, which was deleted: this is a new beginning."
+        )
     if progress.seen_count:
         left_out = progress.seen_count - progress.written_count
         lines.append(

@@ -208,7 +208,7 @@ def test_a_repeated_end_waits_for_the_leader_of_the_manifest() -> None:
 
 def looking_at_room(size: int) -> tuple[Preflight, Ask]:
     session = DriverSession("sink", RUN, identity=ProducerIdentity(7, 3))
-    check = Preflight(DeliverySettings(), session, (), manifest=ManifestPlace("m", size)).begin(0)
+    check = Preflight(DeliverySettings(), session, (), manifest=ManifestPlace("m", 0, size)).begin(0)
     (asked,) = [one for one in check.asks.take_due(0) if one.purpose == ROOM]
     return check, asked
 
@@ -247,7 +247,7 @@ def test_a_small_manifest_is_not_asked_about() -> None:
     written = tuple(WrittenPartition("orders", each, 1, each, each) for each in range(101))
     batch = replace(made(Kind.INTENT), manifest=replace(MANIFEST, written=written[:100]))
     assert manifest_place(replace(batch, manifest=None)) is None
-    assert manifest_place(batch) == ManifestPlace(MANIFEST.topic, 0)
+    assert manifest_place(batch) == ManifestPlace(*MANIFEST.log, 0)
     batch = replace(batch, manifest=replace(MANIFEST, written=written))
     place, closed = manifest_place(batch), batch.as_closed(Kind.DONE, 10**13).manifest_record
     assert place is not None and closed is not None and len(closed[1]) < place.size < len(closed[1]) + 150

@@ -168,11 +168,16 @@ MANIFESTS, MANIFEST = "manifests", "write manifest"
 
 
 def run_with_manifest(
-    bench: Bench, operation: DriverOperation, receipts: Sequence[TaskReceipt] = (), **answers: list[Any]
+    bench: Bench,
+    operation: DriverOperation,
+    receipts: Sequence[TaskReceipt] = (),
+    *,
+    partition: int = 0,
+    **answers: list[Any],
 ) -> CommitResult:
     """As in a process that has `manifest.topic`; the record of a decision says itself where its manifest goes."""
     told = {name.replace("_", " "): listed for name, listed in answers.items()}
-    job = Job(operation, KEY, receipts, manifest=Manifest(MANIFESTS, 0, SINK))
+    job = Job(operation, KEY, receipts, manifest=Manifest(MANIFESTS, partition, SINK))
     found = bench.drive(Committer(bench.settings, bench.session(), job, bench.now_ms), told)
     assert isinstance(found, CommitResult)
     bench.settle()
@@ -219,9 +224,7 @@ def test_a_decision_is_closed_without_its_manifest_if_there_is_no_topic_for_it_a
     assert closed.error is None and bench.seen() == [1, 1] and manifests(bench) == 0
     assert bench.now_ms < began_ms + 2 * bench.settings.short_log_ms
     (note,) = closed.notes
-    assert (
-        f"is closed without its manifest, because brokers have said for 60 s that there is no topic {MANIFESTS}" in note
-    )
+    assert f"is closed without its manifest, because brokers have said for 60 s that there is no {MANIFESTS}-0" in note
     assert {record.kind for record in bench.ledger().values()} == {Kind.DONE}
     # And the stream goes on.
     assert bench.commit(bench.receipts(1)).conclusion is Conclusion.DELIVERED
@@ -253,6 +256,25 @@ def test_a_batch_whose_manifest_would_have_no_topic_is_not_decided(bench: Bench)
     verdict = run_with_manifest(bench, DriverOperation.COMMIT, bench.receipts(0))
     assert isinstance(verdict.error, CommitAborted) and f"manifest.topic={MANIFESTS} was deleted" in str(verdict.error)
     assert bench.seen() == [0, 0] and not bench.ledger()
+
+
+def test_a_batch_whose_manifest_would_have_no_partition_is_not_decided(bench: Bench) -> None:
+    """The process has learnt the partition of all its manifests from the topic that was there before."""
+    verdict = run_with_manifest(bench, DriverOperation.COMMIT, bench.receipts(0), partition=2)
+    assert isinstance(verdict.error, CommitAborted) and f"{MANIFESTS} has no partition 2" in str(verdict.error)
+    assert bench.seen() == [0, 0] and not bench.ledger()
+
+
+def test_a_partition_for_manifests_of_which_a_broker_has_not_heard_yet_only_delays_the_batch(bench: Bench) -> None:
+    hears_at_ms = bench.now_ms + GONE_MS // 2
+
+    def hear(_: Ask) -> None:
+        if bench.now_ms >= hears_at_ms:
+            bench.broker.logs.setdefault((MANIFESTS, 2), [])
+
+    bench.before = hear
+    verdict = run_with_manifest(bench, DriverOperation.COMMIT, bench.receipts(0), partition=2)
+    assert verdict.conclusion is Conclusion.DELIVERED and bench.now_ms >= hears_at_ms
 
 
 def test_brokers_without_topic_ids_are_not_asked_for_them(bench: Bench) -> None:

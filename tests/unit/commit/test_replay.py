@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -71,12 +72,35 @@ def test_a_run_goes_on_where_the_last_one_ended_and_names_others_of_the_same_let
 def test_a_topic_that_was_created_again_has_other_letters() -> None:
     known = replace(FRESH, source_id="older", next_offsets={0: 5})
     assert REPLAY.resume(known, "id") == FRESH
+    plan = REPLAY.plan({"again": known}, "id", {0: (0, 9)})
+    assert (plan.extents, plan.begins_anew) == ({0: (0, 9)}, True)
     with pytest.raises(ConfigError, match="ends at offset 4, but earlier runs of replay again have read up to 5"):
         REPLAY.plan({"again": replace(known, source_id="id")}, "id", {0: (0, 4)})
 
 
-def test_one_name_is_one_replay() -> None:
-    with pytest.raises(ConfigError, match="with other filters: choose another --name"):
-        REPLAY.resume(replace(FRESH, filters={}), "id")
+@pytest.mark.parametrize(("before", "now", "kept"), [("", "id", "id"), ("id", "", "id"), ("", "", "")])
+def test_brokers_that_begin_or_cease_to_tell_topic_ids_make_nothing_new(before: str, now: str, kept: str) -> None:
+    known = replace(FRESH, source_id=before, next_offsets={0: 5}, written_count=5)
+    plan = REPLAY.plan({"again": known, "other": replace(known, name="other")}, now, {0: (0, 9)})
+    assert (plan.progress, plan.extents, plan.begins_anew) == (replace(known, source_id=kept), {0: (5, 9)}, False)
+    assert [other.name for other in plan.others] == ["other"]
+
+
+@pytest.mark.parametrize("source_id", ["id", "older", ""])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"filters": {}}, "one from dead to orders with other filters: choose another --name"),
+        ({"source": "dead-of-others"}, "one from dead-of-others to orders: choose another --name"),
+        ({"target": "payments"}, "one from dead to payments: choose another --name"),
+    ],
+)
+def test_one_name_is_one_replay(change: dict[str, Any], text: str, source_id: str) -> None:
+    """Progress under that name is of other letters. Whoever replaced it would write those again."""
+    with pytest.raises(ConfigError, match=text):
+        REPLAY.resume(replace(FRESH, source_id=source_id, **change), "id")
+
+
+def test_the_same_arguments_have_the_same_name() -> None:
     assert default_name("dead", "orders", SMALL) == default_name("dead", "orders", dict(SMALL))
     assert default_name("dead", "orders", SMALL) != default_name("dead", "orders", {})

@@ -11,9 +11,9 @@ import pytest
 
 from kafka_sink.commit.identity import sink_id_of_query
 from kafka_sink.commit.messages import STILL_ACCEPTED
-from kafka_sink.commit.receipt import TaskReceipt
-from kafka_sink.commit.session import CommitResult, Conclusion, DriverSession
-from kafka_sink.errors import CommitAborted
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession
+from kafka_sink.errors import CommitAborted, CommitLost
 from tests.unit.commit.driver_bench import QUERY, SINK, Bench
 
 FIRST, SECOND, THIRD, FOURTH = "1" * 16, "2" * 16, "3" * 16, "4" * 16
@@ -105,6 +105,18 @@ def test_a_copy_of_the_checkpoint_under_another_sink_id_is_stopped_and_its_id_is
     assert of_query(4, FOURTH).conclusion is Conclusion.DELIVERED and bench.seen() == [5, 5]
 
 
+def test_after_a_change_of_query_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:
+    """From the functions over Spark Connect to the format, under one sink.id. The option alone doubles the batch."""
+    for batch in range(2):
+        assert commit(bench, batch, FIRST, query="people-1").conclusion is Conclusion.DELIVERED
+    text = text_of(commit(bench, 1, SECOND), "PKS-6005")
+    assert "or a query.id that was added, changed or left out (it has none with the format), set that again" in text
+    assert text.index("until this batch has ended") < text.index("ledger.accept.new.sink=true for one start")
+    assert commit(bench, 1, SECOND, query="people-1").conclusion is Conclusion.ALREADY_DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    assert commit(bench, 2, THIRD).conclusion is Conclusion.DELIVERED and bench.seen() == [3, 3]
+
+
 def test_after_a_change_of_sink_id_the_old_one_ends_its_batch_first(bench: Bench) -> None:
     """Inside foreachBatch, where another name of the query may be another output, and so is no reason to refuse."""
     for batch in range(2):
@@ -121,3 +133,65 @@ def test_after_a_change_of_sink_id_the_old_one_ends_its_batch_first(bench: Bench
     bench.settings = replace(bench.settings, accept_unknown_sink=False)
     without = commit(bench, 4, "5" * 16, "new")
     assert without.conclusion is Conclusion.DELIVERED and not without.notes and bench.seen() == [5, 5]
+
+
+# ---- a lost batch that Spark counts as done ----
+
+
+def lose_batch_that_spark_passes(bench: Bench) -> None:
+    """Batch 1 is decided and times out. Spark counts it as done all the same, as it does if the function of
+    foreachBatch catches the error, or if its log of commits is mended by hand."""
+    assert commit(bench, 0, FIRST).conclusion is Conclusion.DELIVERED
+    receipts = rows(bench, 1, FIRST)
+    bench.decide(receipts, session(FIRST))
+    for receipt in receipts:
+        bench.time_out(receipt)
+    bench.settle()
+
+
+def resolve(bench: Bench, choice: DriverOperation) -> CommitResult:
+    found = bench.run(choice, key=BatchKey(QUERY, 1), session=session(SECOND))
+    bench.settle()
+    return found
+
+
+def check_passed_over(verdict: CommitResult) -> str:
+    assert isinstance(verdict.error, CommitLost) and verdict.error.name == "PKS-6021", verdict
+    text = str(verdict.error)
+    assert f"Spark counts it as done: it is at batch 2 of query {QUERY}" in text and "has it run the batch" not in text
+    assert "resolve --accept" in text and "set the checkpoint back to before that batch" in text
+    return text
+
+
+def test_a_lost_batch_that_spark_counts_as_done_is_accepted_and_the_query_goes_on(bench: Bench) -> None:
+    lose_batch_that_spark_passes(bench)
+    for run in (SECOND, THIRD):  # that finds the loss, and that finds its record
+        assert "resolve --replay" in check_passed_over(commit(bench, 2, run))
+    assert resolve(bench, DriverOperation.ACCEPT).conclusion is Conclusion.RESOLVED
+    assert commit(bench, 2, FOURTH).conclusion is Conclusion.DELIVERED and bench.seen() == [2, 2]
+
+
+@pytest.mark.parametrize("is_set_back", [True, False], ids=["the checkpoint is set back", "accepted after all"])
+def test_a_batch_that_is_to_run_again_is_not_passed_over(bench: Bench, is_set_back: bool) -> None:
+    """Once the next batch is decided, a checkpoint that is set back is older than the ledger: the rows that the
+    operator wanted could not be written any more."""
+    lose_batch_that_spark_passes(bench)
+    check_passed_over(commit(bench, 2, SECOND))
+    assert resolve(bench, DriverOperation.REPLAY).conclusion is Conclusion.RESOLVED
+    for run in (SECOND, THIRD):
+        text = check_passed_over(commit(bench, 2, run))
+        assert "chosen to run again" in text and "resolve --replay" not in text
+    if is_set_back:
+        assert commit(bench, 1, THIRD).conclusion is Conclusion.DELIVERED
+    else:
+        assert resolve(bench, DriverOperation.ACCEPT).conclusion is Conclusion.RESOLVED
+    assert commit(bench, 2, FOURTH).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [2 + is_set_back] * 2
+
+
+def test_a_batch_that_is_to_run_again_is_accepted_by_its_name_alone(bench: Bench) -> None:
+    lose_batch_that_spark_passes(bench)
+    check_passed_over(commit(bench, 2, SECOND))
+    resolve(bench, DriverOperation.REPLAY)
+    unnamed = bench.run(DriverOperation.ACCEPT, key=None, session=session(SECOND))
+    assert unnamed.conclusion is Conclusion.NOTHING_TO_DO

@@ -11,13 +11,13 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import same_version
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
-from kafka_sink.spark.writers import BatchWriter
+from kafka_sink.spark.writers import BatchWriter, CommitMessage
 from kafka_sink.version import VERSION
 
 
@@ -33,11 +33,32 @@ def test_a_writer_is_the_same_on_the_other_side() -> None:
     assert type(after) is BatchWriter and repr(vars(after)) == repr(vars(before))
 
 
-def test_the_class_that_spark_looks_up_is_pickled_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_class_that_spark_looks_up_is_that_of_whichever_release_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM looks it up once and keeps it: after an upgrade the next write is planned by the new release."""
     pickled = cloudpickle.dumps(KafkaSinkDataSource)
-    assert pickle.loads(pickled) is KafkaSinkDataSource
     monkeypatch.setattr(same_version, "VERSION", "0.9.9")
-    with pytest.raises(ConfigError, match=r"planned by pykafka-sink .* this process has pykafka-sink 0\.9\.9"):
+    assert pickle.loads(pickled) is KafkaSinkDataSource
+
+
+def test_a_process_that_has_outlived_an_upgrade_is_to_be_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = cloudpickle.dumps(writer())
+    monkeypatch.setattr(same_version, "VERSION", "0.9.9")
+    with pytest.raises(ConfigError, match=r"restart the Spark application \(over Connect, the server\)") as caught:
+        pickle.loads(pickled)
+    assert "install the same" not in str(caught.value)
+
+
+def test_what_a_task_tells_is_not_read_by_a_commit_of_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a stream, the process that commits makes its own plan. Fields of a receipt are pickled by their places."""
+    receipt = TaskReceipt(BatchKey("query", 7), "b" * 16, 0, 1, None, 900_000, 800_000)
+    message = CommitMessage(receipt, schemas={"value": 7})
+    pickled = cloudpickle.dumps(message)
+    after = pickle.loads(pickled)
+    assert type(after) is CommitMessage and after == message
+    monkeypatch.setattr(same_version, "VERSION", "0.9.9")
+    with pytest.raises(
+        ConfigError, match=rf"planned by pykafka-sink {re.escape(VERSION)} in .* has pykafka-sink 0\.9\.9"
+    ):
         pickle.loads(pickled)
 
 

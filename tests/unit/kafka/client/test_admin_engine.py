@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_sink.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaSinkError, TransportError
+from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client import coordinator_lookup
 from kafka_sink.kafka.client.admin_engine import ENDS_IN_FLIGHT
 from kafka_sink.kafka.client.ask import (
@@ -907,6 +908,26 @@ def test_a_partition_without_a_leader_loses_the_question_after_a_fresh_look(driv
     assert driver.reply_to(question).kind is ReplyKind.NOT_SENT and "t-1 has no leader" in str(
         driver.reply_to(question).error
     )
+
+
+def test_a_partition_that_brokers_do_not_know_is_told_as_an_unknown_topic_is_until_they_hear_of_it(
+    driver: AdminDriver,
+) -> None:
+    """The topic was created again with fewer partitions, or brokers have not heard yet that partitions were added."""
+
+    def ask(partition: int) -> Ask:
+        body = {"acks": -1, "timeout_ms": 1, "topic_data": []}
+        question = driver.ask(Leader("t", partition), PRODUCE, body, version_max=12)
+        driver.sleep(2_000)
+        return question
+
+    driver.cluster.topics["t"][1] = -1
+    missing, leaderless = driver.reply_to(ask(2)).error, driver.reply_to(ask(1)).error
+    assert missing is not None and missing.entry is TOPIC_UNKNOWN
+    assert leaderless is not None and leaderless.entry is not TOPIC_UNKNOWN
+    driver.cluster.topics["t"][2] = 2
+    ask(2)
+    assert [request.node_id for request in driver.cluster.pending_of(PRODUCE)] == [2]
 
 
 def test_a_topic_that_may_not_be_described_refuses_the_question(driver: AdminDriver) -> None:
