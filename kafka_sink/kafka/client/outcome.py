@@ -36,7 +36,7 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
     Api,
 )
-from kafka_sink.kafka.wire.codes import INVALID_TXN_STATE, TRANSACTION_ABORTABLE, ErrorCode, code
+from kafka_sink.kafka.wire.codes import CODES, INVALID_TXN_STATE, TRANSACTION_ABORTABLE, ErrorCode, code
 
 
 class ProduceOutcome(Enum):
@@ -221,8 +221,9 @@ def refuses_identity(error_code: int) -> bool:
 
 
 def is_definite(error_code: int) -> bool:
-    """Whether this error code of Produce says for certain if this send appended the batch to the log."""
-    return error_code not in _INDEFINITE
+    """Whether this error code of Produce says for certain if this send appended the batch to the log. What a code newer
+    than the table means is not known."""
+    return error_code in CODES and error_code not in _INDEFINITE
 
 
 def coordinator_outcome(
