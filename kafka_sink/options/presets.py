@@ -128,10 +128,7 @@ PRESETS: Mapping[str, Preset] = {
             ),
         ),
         cannot=(
-            (
-                "Transactions in the other tiers: exactly-once is refused there, or becomes at-least-once with "
-                "delivery.fallback=at-least-once."
-            ),
+            "Transactions in the other tiers.",
             "The same compression in every tier (no compression, or only gzip: its pages disagree).",
             "Requests above 1,046,528 bytes; connections that are idle for 240 seconds (it closes them).",
             "Topic configurations through Kafka's protocol.",
@@ -148,11 +145,8 @@ PRESETS: Mapping[str, Preset] = {
         "Redpanda",
         {},
         needs=(
-            (
-                "Redpanda 23.3 or newer: earlier ones do not tell where a transaction begins in a partition, and each "
-                "batch would be refused."
-            ),
-            "max_concurrent_producer_ids must be large enough for all tasks that run at the same time.",
+            "Redpanda 23.3 or newer: with earlier ones each batch is refused.",
+            "max_concurrent_producer_ids large enough for all tasks that run at once.",
         ),
         cannot=(
             _OLDER_TRANSACTIONS,
@@ -169,6 +163,7 @@ PRESETS: Mapping[str, Preset] = {
         {"kafka.batch.size": "1000000"},
         needs=("Large batches: each produce request waits for the object store.",),
         cannot=(
+            "Exactly-once is not known to work: markers are not known to be written. Run check --probe-write.",
             "DescribeProducers: some aborts by other clients are not seen before a commit.",
             _OLDER_TRANSACTIONS,
             _OLDER_SWEEP,
@@ -197,8 +192,8 @@ PRESETS: Mapping[str, Preset] = {
         ),
         cannot=(
             (
-                "Management of topics that the sink creates: the Topic Operator ignores topics without a KafkaTopic. "
-                "If that matters, declare the topic and the ledger as KafkaTopic."
+                "Management of topics that the sink creates: the Topic Operator ignores them, unless you declare topic "
+                "and ledger as KafkaTopic."
             ),
         ),
         sources=("https://strimzi.io/docs/operators/latest/deploying",),

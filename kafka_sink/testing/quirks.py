@@ -40,6 +40,8 @@ class Quirks:
     refused_token: bytes | None = b""
     # A connection without a request for this long is closed; 0: never.
     idle_ms: int = 0
+    # How a transaction ended is in the log. Without that only until a restart from `data_dir`.
+    writes_markers: bool = True
 
 
 _EVENT_HUBS = Quirks(
@@ -77,7 +79,11 @@ QUIRKS: Mapping[str, Quirks] = {
     "event-hubs-premium": _EVENT_HUBS,
     "redpanda": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
     "warpstream": Quirks(
-        _FIRST_GENERATION, "3.9", missing_apis=frozenset({"DescribeProducers"}), last_versions=_ADDS_AS_CLIENT
+        _FIRST_GENERATION,
+        "3.9",
+        missing_apis=frozenset({"DescribeProducers"}),
+        last_versions=_ADDS_AS_CLIENT,
+        writes_markers=False,
     ),
     "bufstream": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
     "automq": Quirks(),

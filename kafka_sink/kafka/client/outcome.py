@@ -168,8 +168,8 @@ _PER_API: Mapping[tuple[int, int], Row[CoordinatorOutcome]] = {
     # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
     **dict.fromkeys([(ADD_PARTITIONS_TO_TXN.key, one) for one in (47, 49, 90)], Row(None, _D.FENCED)),
     # The same three, INVALID_TXN_STATE and TRANSACTION_ABORTABLE. Newer brokers send 120 instead of 48. It means "abort
-    # it", but only the log proves that it was not committed. UNKNOWN_PRODUCER_ID and TRANSACTIONAL_ID_NOT_FOUND come from
-    # other servers that have forgotten the id, where Kafka says 49.
+    # it", but only the log proves that it was not committed. Where Kafka says 49, other servers that have forgotten the
+    # id say UNKNOWN_PRODUCER_ID or TRANSACTIONAL_ID_NOT_FOUND.
     **dict.fromkeys([(END_TXN.key, one) for one in (47, 48, 49, 59, 90, 105, 120)], Row(None, _D.SUPERSEDED)),
     (END_TXN.key, 31): Row(None, _D.REFUSED),  # CLUSTER_AUTHORIZATION_FAILED
     (END_TXN.key, 53): Row(None, _D.REFUSED),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
