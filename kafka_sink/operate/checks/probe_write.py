@@ -40,7 +40,7 @@ _LOOK_FOR_END = "read the end of the transaction"
 # Markers are written after the answer to the abort.
 END_SHARE, _END_S, _PAUSE_S = 0.5, 5.0, 0.1
 _NO_MARKER = (
-    "exactly-once cannot work here: the transaction was aborted, and its marker is not in the log behind the record, as "
+    "exactly-once cannot work here: the transaction was aborted, and its marker is not in the log behind the record: "
     "these brokers write no control records. After a crash nothing would tell what was decided, and rows would be lost "
     "or doubled; no reader with read_committed sees the record"
 )
