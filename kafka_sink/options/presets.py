@@ -26,9 +26,9 @@ class Preset:
     sources: tuple[str, ...] = ()
 
 
-_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses version 1."
-_OLDER_SWEEP = "Verified transactions: open transactions of killed tasks are not aborted, they end at their time-out."
-_NO_BROKER_CONFIGS = "The brokers' own configuration: limits on transactions are not compared before a write."
+_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): version 1 is used."
+UNVERIFIED = "Verified transactions: those of killed tasks end at their time-out."
+_NO_BROKER_CONFIGS = "The brokers' configuration: limits on transactions are not compared before a write."
 _IAM_LOGINS = (
     "More logins by IAM than 100 in a second at a broker, or 4 on kafka.t3.small: the sink waits and logs in again."
 )
@@ -48,7 +48,7 @@ PRESETS: Mapping[str, Preset] = {
             "Existing topics, or topic.create=true: the service creates no topics on demand.",
         ),
         cannot=(
-            "Topics with a replication factor other than 3.",
+            "Replication factors other than 3.",
             "Segments below 52,428,800 bytes: the ledger uses that size.",
         ),
         sources=(
@@ -129,8 +129,8 @@ PRESETS: Mapping[str, Preset] = {
         ),
         cannot=(
             "Transactions in the other tiers.",
-            "The same compression in every tier (no compression, or only gzip: its pages disagree).",
-            "Requests above 1,046,528 bytes; connections that are idle for 240 seconds (it closes them).",
+            "The same compression in every tier (none, or only gzip: its pages disagree).",
+            "Requests above 1,046,528 bytes; connections that are idle for 240 seconds.",
             "Topic configurations through Kafka's protocol.",
             _NO_BROKER_CONFIGS,
         ),
@@ -147,15 +147,18 @@ PRESETS: Mapping[str, Preset] = {
         needs=(
             "Redpanda 23.3 or newer: with earlier ones each batch is refused.",
             "max_concurrent_producer_ids large enough for all tasks that run at once.",
+            "Odd replication factors: with two brokers, ledger.replication.factor=1.",
+            "A time-out longer than a batch's partitions are idle: it counts from their last write.",
         ),
         cannot=(
             _OLDER_TRANSACTIONS,
-            _OLDER_SWEEP,
+            UNVERIFIED,
         ),
         sources=(
             "https://github.com/redpanda-data/docs/issues/1614",
             "https://github.com/redpanda-data/redpanda/issues/12424",
             "https://github.com/redpanda-data/redpanda/pull/15257",
+            "https://github.com/redpanda-data/redpanda/blob/dev/src/v/cluster/rm_stm.cc",
         ),
     ),
     "warpstream": Preset(
@@ -166,14 +169,17 @@ PRESETS: Mapping[str, Preset] = {
             "Exactly-once is not known to work: markers are not known to be written. Run check --probe-write.",
             "DescribeProducers: some aborts by other clients are not seen before a commit.",
             _OLDER_TRANSACTIONS,
-            _OLDER_SWEEP,
+            UNVERIFIED,
         ),
         sources=("https://docs.warpstream.com/warpstream/reference/protocol-and-feature-support",),
     ),
     "bufstream": Preset(
         "Bufstream",
         {},
-        cannot=(_OLDER_TRANSACTIONS,),
+        cannot=(
+            _OLDER_TRANSACTIONS,
+            UNVERIFIED,
+        ),
         sources=("https://buf.build/docs/bufstream/kafka-compatibility/conformance",),
     ),
     "automq": Preset(

@@ -186,6 +186,15 @@ def test_brokers_that_write_no_markers_are_told_where_exactly_once_would_lose_ro
     assert read_topic(kafka.bootstrap_servers, TOPIC) == []
 
 
+@pytest.mark.parametrize("preset", ["redpanda", "warpstream", "bufstream"])
+def test_nobody_is_advised_to_set_what_a_service_has_no_setting_for(place: Planting, preset: str) -> None:
+    kafka = place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks=preset))
+    for more, advice in (({}, "use Kafka 3.6 or newer"), ({"preset": preset}, "the service has no setting for it")):
+        report = kafka_sink.check(job(kafka, more), timeout_s=AMPLE_S)
+        (line,) = [each for each in report if each.name == "transactions"]
+        assert line.verdict == WARN and line.advice.startswith(advice), line
+
+
 def test_a_marker_that_is_late_is_no_reason_to_give_exactly_once_up(place: Planting) -> None:
     kafka = place.broker()
     kafka.inject(Fault("Fetch", error_code=Code.NOT_LEADER_OR_FOLLOWER, topic=TOPIC, times=None))
