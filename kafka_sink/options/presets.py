@@ -45,7 +45,7 @@ PRESETS: Mapping[str, Preset] = {
         },
         needs=(
             "An API key as kafka.sasl.username and its secret as kafka.sasl.password.",
-            "Existing topics, or topic.create=true: the service creates no topics on demand.",
+            "Existing topics, or topic.create=true: none is created on demand.",
         ),
         cannot=(
             "Replication factors other than 3.",
@@ -61,16 +61,16 @@ PRESETS: Mapping[str, Preset] = {
         {},
         needs=(
             (
-                "One way to log in: kafka.security.protocol=SSL, or SASL_SSL with kafka.sasl.mechanism=SCRAM-SHA-512 "
-                "or AWS_MSK_IAM (port 9098)."
+                "kafka.security.protocol=SSL, or SASL_SSL with kafka.sasl.mechanism=SCRAM-SHA-512 or AWS_MSK_IAM "
+                "(port 9098)."
             ),
-            "Existing topics, or topic.create=true: by default the service creates no topics on demand.",
+            "Existing topics, or topic.create=true: by default none is created on demand.",
         ),
         cannot=(
             _IAM_LOGINS,
             (
                 "segment.bytes and min.insync.replicas of topics on Express brokers: the ledger is created with "
-                "cleanup.policy=compact alone there, and a warning says so."
+                "cleanup.policy=compact alone there."
             ),
         ),
         sources=(
@@ -93,7 +93,7 @@ PRESETS: Mapping[str, Preset] = {
         },
         needs=(
             "AWS credentials: IAM is its only way to log in.",
-            "Existing topics, or topic.create=true: the service creates no topics on demand.",
+            "Existing topics, or topic.create=true: none is created on demand.",
         ),
         cannot=(
             (
