@@ -54,10 +54,10 @@ options = {
 frame.select("key", "value").write.format("pykafka-sink").mode("append").options(**options).save()
 ```
 
-What you set yourself overrides the preset; `pykafka-sink check --preset NAME --explain` shows both. Where a preset sets
+Your own options override the preset; `pykafka-sink check --preset NAME --explain` shows both. Where a preset sets
 nothing, the sink learns the differences from the brokers. As the services are documented, exactly once works on all of
-them but Event Hubs' tiers without transactions. **Nothing here was run against a service itself**: each list names the
-documentation that it is from.
+them but WarpStream, where that is not known, and Event Hubs' tiers without transactions. **Nothing here was run against
+a service itself**: each list names its documentation.
 
 If brokers offer no transactions, exactly-once is refused when a write is planned. With
 `delivery.fallback=at-least-once` the sink writes with that guarantee and logs this.

@@ -235,7 +235,10 @@ class LedgerRead(CommitStep):
         if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
                 raise self._damaged_error(f"there is no whole batch at offset {before}")
-            # There are more records: a broker that returns none is no longer the leader.
+            # There are more records: a broker that returns none is no longer the leader. Or it is not Apache Kafka, and
+            # has something at these offsets that clients do not get.
+            unshown = f"its leader shows nothing from offset {before} on, and has told an end of {self._stop_offset}"
+            self.last_trouble = self._about_ledger(unshown)
             self.asks.repeat(now_ms, ask, find_again=True)
             return
         self.asks.drop(ask)

@@ -293,6 +293,12 @@ class LedgerWrite(CommitStep):
             name = self._session.transactional_id
             self._refuse(f"{name} has expired, or its epochs are used up, and is another producer now", is_fenced=True)
             return
+        expected = self._identity.producer_epoch + 1
+        if renewed.producer_epoch != expected:
+            # Apache Kafka refuses an outdated epoch, and gives the next one at a retry, too. Other brokers renew any.
+            text = f"{self._session.transactional_id} has epoch {renewed.producer_epoch} now instead of {expected}"
+            self._refuse(f"{text}: there is another driver", is_fenced=True)
+            return
         self._identity = renewed
         self._ask_to_begin(now_ms)
 

@@ -116,9 +116,9 @@ class PartitionLog:
         self, marker: Marker, config: TopicConfig, *, is_strict: bool, leader_epoch: int, now_ms: int
     ) -> None:
         self.producers.check_marker(marker, strict=is_strict)
-        batch = control_batch(marker, self.end_offset, leader_epoch, now_ms)
-        self._store(batch, config)
-        self._end_transaction(batch, marker)
+        if config.settings.quirk.writes_markers:
+            self._store(control_batch(marker, self.end_offset, leader_epoch, now_ms), config)
+        self._end_transaction(marker, self.end_offset - 1, now_ms)
 
     def _store(self, batch: Batch, config: TopicConfig) -> None:
         segment_ms = config.number("segment.ms")
@@ -142,13 +142,13 @@ class PartitionLog:
     def active_segment_start(self) -> int:
         return self.segments[-1] if self.segments else self.start_offset
 
-    def _end_transaction(self, batch: Batch, marker: Marker) -> None:
-        first_offset = self.producers.end_transaction(marker, batch.max_timestamp_ms)
+    def _end_transaction(self, marker: Marker, offset: int, now_ms: int) -> None:
+        first_offset = self.producers.end_transaction(marker, now_ms)
         if first_offset is None:
             return
-        self._ended.append((first_offset, batch.base_offset))
+        self._ended.append((first_offset, offset))
         if not marker.is_commit:
-            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, batch.base_offset))
+            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, offset))
 
     # ---- replication, retention, restart ----
 
@@ -179,7 +179,7 @@ class PartitionLog:
                 rest = Marker(batch.producer_id, batch.producer_epoch, is_commit=True, coordinator_epoch=-1)
                 self.producers.end_transaction(rest, batch.max_timestamp_ms)
             elif batch.is_control:
-                self._end_transaction(batch, marker_of(batch))
+                self._end_transaction(marker_of(batch), batch.base_offset, batch.max_timestamp_ms)
             elif batch.has_producer_id:
                 self.producers.append(batch)
         self.high_watermark = self.end_offset

@@ -16,7 +16,8 @@ _TRANSACTIONS = frozenset(
     | {"DescribeTransactions", "ListTransactions", "DescribeProducers"}
 )
 # Transaction version 1, without a sign whether transactions are verified.
-_FIRST_GENERATION = {"transaction.version": "0", "transaction.partition.verification.enable": "false"}
+_VERIFICATION = "transaction.partition.verification.enable"
+_FIRST_GENERATION = {"transaction.version": "0", _VERIFICATION: "false"}
 _ADDS_AS_CLIENT = {"AddPartitionsToTxn": 3}
 
 
@@ -36,10 +37,13 @@ class Quirks:
     refusal: Code = Code.INVALID_CONFIG
     # The answer about the configuration of a broker; NONE: it is told.
     broker_configs: Code = Code.NONE
+    untold_broker_configs: frozenset[str] = frozenset()
     # What comes with the refusal of a login besides its text.
     refused_token: bytes | None = b""
     # A connection without a request for this long is closed; 0: never.
     idle_ms: int = 0
+    # How a transaction ended is in the log. Without that only until a restart from `data_dir`.
+    writes_markers: bool = True
 
 
 _EVENT_HUBS = Quirks(
@@ -77,9 +81,19 @@ QUIRKS: Mapping[str, Quirks] = {
     "event-hubs-premium": _EVENT_HUBS,
     "redpanda": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
     "warpstream": Quirks(
-        _FIRST_GENERATION, "3.9", missing_apis=frozenset({"DescribeProducers"}), last_versions=_ADDS_AS_CLIENT
+        _FIRST_GENERATION,
+        "3.9",
+        missing_apis=frozenset({"DescribeProducers"}),
+        last_versions=_ADDS_AS_CLIENT,
+        writes_markers=False,
     ),
-    "bufstream": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
+    # It has the last versions of each request as of Kafka 3.7, of which no client sends this one.
+    "bufstream": Quirks(
+        _FIRST_GENERATION,
+        "3.9",
+        last_versions={"AddPartitionsToTxn": 4},
+        untold_broker_configs=frozenset({_VERIFICATION}),
+    ),
     "automq": Quirks(),
     "strimzi": Quirks(),
 }

@@ -176,6 +176,40 @@ def test_probe_write_leaves_an_aborted_transaction_and_nothing_else(place: Plant
     assert kafka.do(state_of) == before
 
 
+def test_brokers_that_write_no_markers_are_told_where_exactly_once_would_lose_rows(place: Planting) -> None:
+    """Everything else works: rows arrive, and an aborted one is not seen. Only after a crash nothing tells the end."""
+    kafka = place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks="warpstream"))
+    report = kafka_sink.check(job(kafka), place.schema, probe_write=True, timeout_s=AMPLE_S)
+    (write,) = [each for each in report if each.name == "write"]
+    assert write.verdict == FAIL and "exactly-once cannot work here" in write.text, report
+    assert "delivery.guarantee=at-least-once" in write.advice
+    assert read_topic(kafka.bootstrap_servers, TOPIC) == []
+
+
+@pytest.mark.parametrize("preset", ["redpanda", "warpstream", "bufstream"])
+def test_nobody_is_advised_to_set_what_a_service_has_no_setting_for(place: Planting, preset: str) -> None:
+    kafka = place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks=preset))
+    for more, advice in (({}, "use Kafka 3.6 or newer"), ({"preset": preset}, "the service has no setting for it")):
+        report = kafka_sink.check(job(kafka, more), timeout_s=AMPLE_S)
+        (line,) = [each for each in report if each.name == "transactions"]
+        assert line.verdict == WARN and line.advice.startswith(advice), line
+
+
+def test_a_marker_that_is_late_is_no_reason_to_give_exactly_once_up(place: Planting) -> None:
+    kafka = place.broker()
+    kafka.inject(Fault("Fetch", error_code=Code.NOT_LEADER_OR_FOLLOWER, topic=TOPIC, times=None))
+    report = kafka_sink.check(job(kafka), place.schema, probe_write=True, timeout_s=SHORT_S)
+    (write,) = [each for each in report if each.name == "write"]
+    assert write.verdict == WARN and "its marker is late" in write.text and "--timeout" in write.advice, report
+
+
+def test_who_may_only_write_is_not_told_that_a_marker_is_missing(place: Planting) -> None:
+    options = login(place.guarded(("read", "topic", TOPIC)))
+    report = kafka_sink.check(options, probe_write=True, timeout_s=AMPLE_S)
+    (write,) = [each for each in report if each.name == "write"]
+    assert write.verdict == OK and "aborted" in write.text, report
+
+
 def test_what_could_not_be_taken_back_is_not_written(place: Planting) -> None:
     kafka = place.broker()
     before = kafka.do(state_of)

@@ -526,6 +526,15 @@ def test_a_partition_that_became_shorter_is_not_read_to_an_end_that_it_no_longer
             list(reader.read(1_000, 1_100))
 
 
+def test_offsets_that_no_answer_shows_are_told_as_that(broker: EmbeddedBroker) -> None:
+    send(broker.bootstrap_servers, letters(rows(4)))
+    with client_of(broker.bootstrap_servers) as client:
+        reader = PartitionReader(client, DEAD, 0, 2_000)
+        _, end = reader.extent()
+        with pytest.raises(OperationTimeout, match=f"{DEAD}-0: its leader shows nothing from offset {end} on"):
+            list(reader.read(end, end + 2))
+
+
 def test_a_progress_that_cannot_be_read_stops_its_own_replay_only(broker: EmbeddedBroker, shell: Shell) -> None:
     servers = broker.bootstrap_servers
     send(servers, letters(rows(4)))

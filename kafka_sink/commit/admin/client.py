@@ -423,7 +423,8 @@ class Client:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _brokers_verify(self) -> bool:
-        """Every reachable broker must, since any may lead a partition. Whether it does is in its own configuration."""
+        """Every reachable broker must, since any may lead a partition. Whether it does is in its own configuration; a
+        broker that tells that and has no such setting is not Apache Kafka, and may list versions that it never uses."""
         highest = [
             row["max_version"]
             for body in self.answers_of_all(API_VERSIONS, ABOUT_US)
@@ -432,7 +433,7 @@ class Client:
         ]
         if not highest or min(highest) < ADD_PARTITIONS_TO_TXN.verified_since:
             return False
-        return "false" not in self._values_by_broker(VERIFICATION)
+        return all(value == "true" for value in self._values_by_broker(VERIFICATION))
 
     def _values_by_broker(self, key: str) -> list[str | None]:
         """Of the brokers that are reachable and tell it."""

@@ -97,9 +97,11 @@ class PartitionReader:
             answer = read_fetch_answer(bodies[0])
             if driver_outcome(FETCH, answer.error_code) is DriverOutcome.OUT_OF_RANGE:
                 return self._trouble(FETCH, answer.error_code, offset) if is_there else None
-            # A leader without the records is behind the one that returned the end.
-            is_behind = not answer.error_code and end_of_batches(answer.records, offset) == offset
-            return self._trouble(FETCH, 0) if is_behind else self._trouble_of(FETCH, answer.error_code)
+            # A leader without the records is behind the one that returned the end. Or it is not Apache Kafka, and has
+            # something there that clients do not get.
+            if not answer.error_code and end_of_batches(answer.records, offset) == offset:
+                return self._timeout(f"its leader shows nothing from offset {offset} on, though there is more")
+            return self._trouble_of(FETCH, answer.error_code)
 
         body = self._ask(
             FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED), lacks,
@@ -133,7 +135,10 @@ class PartitionReader:
         return trouble
 
     def _trouble(self, api: Api, error_code: int, offset: int = -1) -> OperationTimeout:
-        text = f"{self.topic}-{self.partition}: {describe_answer(api.name, error_code)}"
+        text = describe_answer(api.name, error_code)
         if offset >= 0:
             text += f". It ends before offset {offset}: it was created again meanwhile, or has lost records"
-        return OperationTimeout(text)
+        return self._timeout(text)
+
+    def _timeout(self, text: str) -> OperationTimeout:
+        return OperationTimeout(f"{self.topic}-{self.partition}: {text}")

@@ -36,7 +36,7 @@ from kafka_sink.kafka.wire.apis import (
     TXN_OFFSET_COMMIT,
     Api,
 )
-from kafka_sink.kafka.wire.codes import INVALID_TXN_STATE, TRANSACTION_ABORTABLE, ErrorCode, code
+from kafka_sink.kafka.wire.codes import CODES, INVALID_TXN_STATE, TRANSACTION_ABORTABLE, ErrorCode, code
 
 
 class ProduceOutcome(Enum):
@@ -168,8 +168,9 @@ _PER_API: Mapping[tuple[int, int], Row[CoordinatorOutcome]] = {
     # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
     **dict.fromkeys([(ADD_PARTITIONS_TO_TXN.key, one) for one in (47, 49, 90)], Row(None, _D.FENCED)),
     # The same three, INVALID_TXN_STATE and TRANSACTION_ABORTABLE. Newer brokers send 120 instead of 48. It means "abort
-    # it", but only the log proves that it was not committed.
-    **dict.fromkeys([(END_TXN.key, one) for one in (47, 48, 49, 90, 120)], Row(None, _D.SUPERSEDED)),
+    # it", but only the log proves that it was not committed. Where Kafka says 49, other servers that have forgotten the
+    # id say UNKNOWN_PRODUCER_ID or TRANSACTIONAL_ID_NOT_FOUND.
+    **dict.fromkeys([(END_TXN.key, one) for one in (47, 48, 49, 59, 90, 105, 120)], Row(None, _D.SUPERSEDED)),
     (END_TXN.key, 31): Row(None, _D.REFUSED),  # CLUSTER_AUTHORIZATION_FAILED
     (END_TXN.key, 53): Row(None, _D.REFUSED),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     (ADD_OFFSETS_TO_TXN.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
@@ -220,8 +221,9 @@ def refuses_identity(error_code: int) -> bool:
 
 
 def is_definite(error_code: int) -> bool:
-    """Whether this error code of Produce says for certain if this send appended the batch to the log."""
-    return error_code not in _INDEFINITE
+    """Whether this error code of Produce says for certain if this send appended the batch to the log. What a code newer
+    than the table means is not known."""
+    return error_code in CODES and error_code not in _INDEFINITE
 
 
 def coordinator_outcome(

@@ -2,6 +2,9 @@
 
 Readers with isolation.level=read_uncommitted see the record, as they see those of every aborted transaction. The id is
 the same each time, so that repeated checks leave only one id behind.
+
+The end of the transaction must be in the log behind the record, as a control record. After a crash a start knows only
+from these what was decided.
 """
 
 from __future__ import annotations
@@ -9,24 +12,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from enum import Enum, auto
 
 from kafka_sink.commit.admin.broker_clock import difference_of
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.ledger_topic import IN_SYNC
 from kafka_sink.commit.describe_transactions import DescribeTransactions
 from kafka_sink.commit.ledger_policy import MESSAGE_BYTES
+from kafka_sink.commit.log_scan import READ_UNCOMMITTED, fetch_body, raw_batches, read_fetch_answer
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.client.ask import Leader, Repeat
+from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
+from kafka_sink.kafka.wire.apis import FETCH
 from kafka_sink.operate.checks.brokers import clock_finding, login_advice
 from kafka_sink.operate.checks.cluster import LOG_IN_SYNC, LOG_REPLICAS
-from kafka_sink.operate.checks.finding import ProbeResult, fail, ok
+from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import tools_for
 from kafka_sink.operate.checks.permissions import grant_on_ids
 from kafka_sink.operate.checks.transactions import settings_of
+from kafka_sink.producer.future import RecordMetadata
 
 PROBE = b"pykafka-sink check --probe-write: this transaction is aborted"
 _TIMEOUT_MS, FLUSH_SHARE = 10_000, 1.5
 _BEGIN, _WRITE, _ABORT = "begin the transaction", "write the record", "abort the transaction"
+_LOOK_FOR_END = "read the end of the transaction"
+# Markers are written after the answer to the abort.
+END_SHARE, _END_S, _PAUSE_S = 0.5, 5.0, 0.1
+_NO_MARKER = (
+    "exactly-once cannot work here: the transaction was aborted, and its marker is not in the log behind the record: "
+    "these brokers write no control records. After a crash nothing would tell what was decided, and rows would be lost "
+    "or doubled; no reader with read_committed sees the record"
+)
 
 
 def _grant_on_topic(job: CheckedJob) -> str:
@@ -121,17 +138,60 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             after_ms, step = time.time() * 1000, _ABORT
             started_ms = _ask_start_ms(job, client)
             producer.abort_transaction()
+        took_ms, step = (time.monotonic() - begun) * 1000, _LOOK_FOR_END
+        end = _look_for_end(job, client, written)
     except KafkaSinkError as error:
         yield write_failure(job, step, error)
         return
-    took_ms = (time.monotonic() - begun) * 1000
     text = f"one record was written to {job.options.topic} and aborted, in {took_ms:.0f} ms: login, permissions, the "
     text = (
         f"{text}coordinator and the leader of partition {written.partition} work; only read_uncommitted readers see it"
     )
-    yield ok("write", text)
+    if end is _End.MISSING:
+        yield fail(
+            "write", _NO_MARKER, "choose delivery.guarantee=at-least-once; or ask who runs these brokers about it"
+        )
+    elif end is _End.LATE:
+        yield warn("write", f"{text}; its marker is late", "repeat the check with a longer --timeout")
+    else:
+        yield ok("write", text)
     if started_ms is not None:
         yield clock_finding(difference_of(started_ms, before_ms, after_ms), "the coordinator's")
+
+
+class _End(Enum):
+    SEEN = auto()
+    # Brokers tell that it is over, and do not show how it ended.
+    MISSING = auto()
+    LATE = auto()
+    FORBIDDEN = auto()
+
+
+def _look_for_end(job: CheckedJob, client: Client, written: RecordMetadata) -> _End:
+    next_offset, producer_id, is_over = written.offset, None, False
+    until = time.monotonic() + min(_END_S, job.timeout_s * END_SHARE)
+    while time.monotonic() < until:
+        body = fetch_body(written.topic, written.partition, next_offset, READ_UNCOMMITTED)
+        answer = read_fetch_answer(
+            client.ask(
+                Leader(written.topic, written.partition), FETCH, body,
+                repeat=Repeat.ALWAYS, version_max=FETCH.last_by_name,
+            )
+        )  # fmt: skip
+        outcome = driver_outcome(FETCH, answer.error_code)
+        if outcome is DriverOutcome.REFUSED:
+            return _End.FORBIDDEN
+        if outcome is not DriverOutcome.DONE:
+            time.sleep(_PAUSE_S)
+            continue
+        for batch in raw_batches(answer.records):
+            next_offset = max(next_offset, batch.next_offset)
+            if producer_id is None:
+                producer_id = batch.producer_id  # of the record itself
+            elif batch.is_control and batch.producer_id == producer_id:
+                return _End.SEEN
+        is_over = answer.last_stable_offset > written.offset
+    return _End.MISSING if is_over else _End.LATE
 
 
 def write_failure(job: CheckedJob, step: str, error: KafkaSinkError) -> ProbeResult:

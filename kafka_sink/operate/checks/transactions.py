@@ -17,6 +17,7 @@ from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.operate.checks.job import CheckedJob
 from kafka_sink.operate.checks.kafka_tools import restart_with
+from kafka_sink.options.presets import PRESETS, UNVERIFIED
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
 
 TIMEOUT = "kafka.transaction.timeout.ms"
@@ -42,9 +43,15 @@ def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if support.verifies:
         yield ok("transactions", text)
     else:
-        advice = "use Kafka 3.6 or newer with transaction.partition.verification.enable=true"
-        yield warn("transactions", f"{text}; {NOT_VERIFIED}", advice)
+        yield warn("transactions", f"{text}; {NOT_VERIFIED}", _verification_advice(job))
     yield from time_limits(job, client)
+
+
+def _verification_advice(job: CheckedJob) -> str:
+    preset = PRESETS.get(job.options.preset or "")
+    if preset is not None and UNVERIFIED in preset.cannot:
+        return "the service has no setting for it (docs/services.md)"
+    return "use Kafka 3.6 or newer with transaction.partition.verification.enable=true"
 
 
 def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:

@@ -149,7 +149,8 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
             raise Refused(Code.INVALID_REQUEST, f"Unexpected broker id, expected {call.broker_id}")
         if settings.quirk.broker_configs is not Code.NONE:
             raise Refused(settings.quirk.broker_configs)
-        return [_config(one, settings.text(one), _source(call, one)) for one in DEFAULTS]
+        told = [one for one in DEFAULTS if one not in settings.quirk.untold_broker_configs]
+        return [_config(one, settings.text(one), _source(call, one)) for one in told]
     raise Refused(Code.INVALID_REQUEST, f"unsupported resource type {kind}")
 
 

@@ -53,7 +53,7 @@ def is_served(settings: Settings, api: Api) -> bool:
 
 def list_api_versions(call: Call) -> list[dict[str, int]]:
     settings = call.core.settings
-    of_brokers = {name: last for name, last in OF_BROKERS.items() if name not in settings.quirk.last_versions}
+    of_brokers = {name: settings.quirk.last_versions.get(name, last) for name, last in OF_BROKERS.items()}
     return [
         {
             "api_key": api.key,

@@ -167,7 +167,7 @@ def test_c4_48_and_an_abort_marker_mean_lost_and_the_ledger_keeps_it_until_an_op
     assert str(planned.error) == str(error)
 
 
-@pytest.mark.parametrize("wrong", [48, 49, 47, 90, 120])
+@pytest.mark.parametrize("wrong", [48, 49, 47, 90, 120, 59, 105])
 def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_shows_it_open(
     bench: Bench, wrong: int
 ) -> None:
@@ -228,7 +228,7 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
     assert isinstance(verdict.error, CommitLost) and "can no longer be read" in str(verdict.error)
 
 
-@pytest.mark.parametrize("code", [48, 90, 47, 49, 120])
+@pytest.mark.parametrize("code", [48, 90, 47, 49, 120, 59, 105])
 @pytest.mark.parametrize("was_committed", [True, False])
 def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
     bench: Bench, code: int, was_committed: bool

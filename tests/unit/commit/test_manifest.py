@@ -263,6 +263,19 @@ def test_an_id_that_is_another_producer_now_has_expired_or_used_up_its_epochs() 
     assert "has expired, or its epochs are used up, and is another producer now" in write.reason
 
 
+@pytest.mark.parametrize("epoch", [4, 6, 7])
+def test_an_epoch_that_is_not_the_next_one_was_renewed_by_brokers_that_fence_nobody(epoch: int) -> None:
+    """Some brokers renew any epoch of the producer id. Another driver had the one in between."""
+    session = DriverSession("sink", RUN, identity=ProducerIdentity(7, 4), is_used=True)
+    write = LedgerWrite(replace(DeliverySettings(), transaction_version=1), session, made(Kind.DONE)).begin(0)
+    (renewal,) = write.asks.take_due(0)
+    answer = {"error_code": 0, "producer_id": 7, "producer_epoch": epoch}
+    write.on_reply(0, Reply(renewal, ReplyKind.ANSWERED, (answer,)))
+    assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
+    assert f"has epoch {epoch} now instead of 5: there is another driver" in write.reason
+    assert session.identity is None and not write.asks.take_due(10_000)
+
+
 def test_ten_thousand_partitions_fit_beside_their_transactions() -> None:
     """Into the megabyte that a broker accepts by default, as tasks write them: other writers' rows lie between."""
     written = tuple(

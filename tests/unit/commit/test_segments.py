@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation
+from kafka_sink.errors import KafkaSinkError
 from tests.support.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import END, LOST, SECOND, Bench, stop_before
 
@@ -70,6 +71,18 @@ def test_a_committed_record_without_a_marker_is_believed_when_all_is_read(bench:
     assert bench.run(DriverOperation.RECOVER).conclusion is Conclusion.RECOVERED
     assert bench.seen() == [1, 1]
     assert bench.purposes().count(STOP) == 2, "once more after the last stable offset was told"
+
+
+def test_offsets_that_no_answer_shows_are_told_as_that_and_not_as_a_broker_that_does_not_answer(bench: Bench) -> None:
+    """Redpanda has batches of its own in the log, which clients do not get, and its end is above them."""
+    bench.decide(bench.receipts())
+    bench.settle()
+    end = len(bench.broker.logs[LEDGER, 0])
+    at_end = {"topics": [{"partitions": [{"partition_index": 0, "error_code": 0, "offset": end + 2}]}]}
+    verdict = bench.run(DriverOperation.RECOVER, answers={STOP: [at_end]})
+    assert isinstance(verdict.error, KafkaSinkError)
+    assert f"its leader shows nothing from offset {end} on, and has told an end of {end + 2}" in str(verdict.error)
+    assert "no answer" not in str(verdict.error)
 
 
 def test_the_end_of_the_log_is_requested_again_until_it_is_told(bench: Bench) -> None:

@@ -45,7 +45,7 @@ from tests.unit.producer.engine.transaction_driver import TransactionDriver
 CODES = {
     "server_error": -1, "ok": 0, "not_leader": 6, "timed_out": 7, "too_large": 10, "not_enough": 19, "after_append": 20,
     "out_of_order": 45, "duplicate": 46, "stale_epoch": 47, "invalid_state": 48, "id_forbidden": 53,
-    "storage_error": 56, "forgot": 59, "refused": 87, "fenced": 90, "abortable": 120,
+    "storage_error": 56, "forgot": 59, "refused": 87, "fenced": 90, "abortable": 120, "newer": 4711,
 }  # fmt: skip
 ROW = re.compile(
     r"(?P<title>\S.+)\n(?:    with (?P<options>.+)\n)?(?P<events>(?:    (?!=>).+\n)+)(?:    => (?P<outcome>.*)\n)?"

@@ -168,6 +168,10 @@ a doubtful batch given up for good leaves its doubt to the batch behind it
     send send server_error send sent=2 ok
     => 0/0 0/1 0/2 | doubtful 0 open
 
+a batch that is answered with a code newer than the client may be in the log
+    send newer says:"UNKNOWN_CODE_4711" says:"may be in the log"
+    => 0/0 | doubtful
+
 a doubtful batch given up and a gap behind it raise the epoch
     send send server_error out_of_order 100ms ok
     => 0/0 0/1 1/0 | doubtful 0
