@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.division import Division
-from kafka_sink.commit.ledger import Kind, LedgerRecord, OtherName, TransactionOutcome
+from kafka_sink.commit.ledger import LedgerRecord, OtherName, TransactionOutcome
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
@@ -344,7 +344,11 @@ def lost_error(
         )
         return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
     if now is not None and now.is_later_than(record.key):
-        text += _passed_over(commands, record, now)
+        text += (
+            f"{_counted_as_done(now)}: `{commands.accept(record)}` has it go on without the missing rows. To have them "
+            f"written, `{commands.replay(record)}`, and set the checkpoint back to before that batch (rows that are "
+            f"visible already appear twice){commands.hint}"
+        )
     else:
         text += (
             f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that "
@@ -359,29 +363,24 @@ def lost_error(
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
 
 
-def passed_over_error(commands: CommandTexts, record: LedgerRecord, now: BatchKey) -> CommitLost:
-    """`record`: of a lost batch that an operator wanted to run again."""
-    text = f"{to_run_again_text(record)}. {_passed_over(commands, record, now)}"
+def passed_over_error(record: LedgerRecord, now: BatchKey) -> CommitLost:
+    """`record`: of a lost batch that an operator wanted to run again. Once a later one is decided, it cannot be any
+    more: the checkpoint would be older than the ledger."""
+    text = (
+        f"{_of_record(record)} was lost, and chosen to run again. {_counted_as_done(now)}: set the checkpoint back to "
+        "before that batch, or set ledger.accept.new.sink=true for one start, which goes on without the missing rows"
+    )
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
-
-
-def to_run_again_text(record: LedgerRecord) -> str:
-    return f"{_of_record(record)} was lost, and chosen to run again"
 
 
 # ---- pieces ----
 
 
-def _passed_over(commands: CommandTexts, record: LedgerRecord, now: BatchKey) -> str:
-    """What can be done about a lost batch that nobody runs again. Once a later one is decided, it cannot be any more:
-    the checkpoint would be older than the ledger."""
-    back = "set the checkpoint back to before that batch"
-    if record.kind is not Kind.REPLAY:
-        back = f"`{commands.replay(record)}`, and {back}"
+def _counted_as_done(now: BatchKey) -> str:
+    """Of a lost batch that nobody runs again."""
     return (
         f"Spark counts it as done: it is at {now} and does not run that one again. The query stops here until you "
-        f"choose: `{commands.accept(record)}` has it go on without the missing rows. To have them written, "
-        f"{back} (rows that are visible already appear twice){commands.hint}"
+        "choose"
     )
 
 

@@ -166,8 +166,9 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
     if newest is not None:
         if newest.kind is Kind.STUCK:
             return _fail(messages.lost_error(settings.commands, newest, newest.outcomes, now=batch.key))
-        if newest.kind is Kind.REPLAY and batch.key.is_later_than(newest.key):
-            return _fail(messages.passed_over_error(settings.commands, newest, batch.key))
+        is_passed_over = newest.kind is Kind.REPLAY and batch.key.is_later_than(newest.key)
+        if is_passed_over and not settings.accept_unknown_sink:
+            return _fail(messages.passed_over_error(newest, batch.key))
         if newest.key == batch.key and newest.kind is Kind.DONE:
             return _judge_delivered(settings, newest, batch)
         if batch.run in newest.runs:
@@ -224,15 +225,12 @@ def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: Le
 
 
 def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
-    """Without a batch, the choice is about the only stuck one. A decision made in another cluster is stuck. A batch
-    that is to run again can still be accepted, by its name: Spark may count it as done (`_judge_commit`)."""
+    """Without a batch, the choice is about the only stuck one. A decision made in another cluster is stuck."""
     foreign = [record for record in ledger.newest_of(Kind.INTENT) if record.is_of_another_cluster(settings.cluster_id)]
     stuck = [record for record in (*ledger.newest_of(Kind.STUCK), *foreign) if job.key in (None, record.key)]
-    is_accepted = job.operation is DriverOperation.ACCEPT
-    if is_accepted and job.key is not None:
-        stuck += [record for record in ledger.newest_of(Kind.REPLAY) if record.key == job.key]
     if len(stuck) != 1:
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
+    is_accepted = job.operation is DriverOperation.ACCEPT
     kind = Kind.DONE if is_accepted else Kind.REPLAY
     return NextStep(Phase.RECORDING, stuck[0].as_closed(kind, job.wall_ms, is_accepted=is_accepted))
 

@@ -328,13 +328,6 @@ def lost_at_next_commit(sink: Sink) -> str:
     return error_of(sink, NEXT)
 
 
-def passed_over(sink: Sink) -> str:
-    lose(sink)
-    assert enter(sink.command("resolve --replay | --batch 0")).returncode == 0
-    sink.run = "e" * 16
-    return error_of(sink, NEXT)
-
-
 def unknown_sink(sink: Sink) -> str:
     old = replace(sink, sink_id=f"{sink.sink_id}-old")
     old.decide_and_die(BATCH)
@@ -594,7 +587,6 @@ ENTRIES_OF = {
     "messages.choice_not_recorded_error": "PKS-6014",
     "messages.other_pending_error": "PKS-6015",
     "messages.lost_error": "PKS-6021",
-    "messages._passed_over": "PKS-6021",
     "messages.unknown_sink_error": "PKS-6005",
     "messages.other_cluster_error": "PKS-6006",
     "messages.complete_reason": "PKS-6031",
@@ -614,8 +606,7 @@ CASES = (
     Case("an earlier batch is pending", "messages.other_pending_error", other_pending,
          {"recover": rows_are_visible}),
     Case("lost, found while planning", "messages.lost_error", lost_at_planning, CHOICE, is_main=True),
-    Case("lost, found by the next commit", "messages._passed_over", lost_at_next_commit, CHOICE, is_main=True),
-    Case("to run again, found by the next commit", "messages._passed_over", passed_over, {"resolve --accept": goes_on}),
+    Case("lost, found by the next commit", "messages.lost_error", lost_at_next_commit, CHOICE, is_main=True),
     Case("lost, found by recover", "messages.lost_error", after(lose, "recover"), CHOICE),
     Case("lost, shown by ledger", "messages.lost_error", after(record_loss, "ledger"), CHOICE),
     Case("unknown sink", "messages.unknown_sink_error", unknown_sink, {"ledger": names_the_old_one}, is_main=True),

@@ -18,7 +18,7 @@ from kafka_sink.commit.each_line import Begin
 from kafka_sink.commit.identity import Line, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
-from kafka_sink.errors import CommitAborted, CommitLost, KafkaSinkError
+from kafka_sink.errors import CommitAborted, KafkaSinkError
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.operate.cli import signs
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
@@ -243,24 +243,6 @@ def test_a_replayed_batch_runs_again_and_doubles_only_what_was_visible(sink: Sin
     sink.run = "f" * 16
     sink.deliver(BATCH)
     assert sink.visible() == sorted(rows(BATCH, 0, 0, 1))
-
-
-def test_a_batch_that_is_to_run_again_and_that_spark_counts_as_done_is_accepted_by_its_name(
-    sink: Sink, shell: Shell
-) -> None:
-    lost(shell, sink)
-    assert shell.about(sink, "resolve", "--replay", "--yes").exit_code == 0
-    sink.run = "f" * 16
-    with pytest.raises(CommitLost) as caught:
-        sink.deliver(NEXT)
-    accept = sink.command("resolve --accept | --batch 0")
-    assert f"`{accept}`" in str(caught.value)
-    again = shell.about(sink, "resolve", "--accept", "--yes")
-    assert again.exit_code == 0 and "there is nothing to choose" in again.out
-    accepted = shell(*accept.split()[1:], "--yes")
-    assert accepted.exit_code == 0 and "accepted as it is" in accepted.out
-    sink.deliver(NEXT)
-    assert sink.visible() == sorted(rows(BATCH, 0) + rows(NEXT, 0, 1))
 
 
 def test_a_transaction_that_somebody_else_aborted_is_lost_on_apache_kafka(sink_on_kafka: Sink, shell: Shell) -> None:

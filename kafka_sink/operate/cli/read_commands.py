@@ -151,8 +151,6 @@ def next_step(record: LedgerRecord, settings: DeliverySettings, found: OpenDecis
     """What an operator can do about an open or lost batch. `found`: how an open one stands, if that was asked."""
     if record.kind is Kind.STUCK:
         return str(messages.lost_error(settings.commands, record, record.outcomes))
-    if record.kind is Kind.REPLAY:
-        return messages.to_run_again_text(record)
     return advice_text(found or OpenDecision(record, Standing.UNKNOWN), settings)
 
 

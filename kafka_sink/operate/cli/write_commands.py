@@ -125,8 +125,7 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
     lost = [
         record
         for record in records
-        if _is_meant(record, given)
-        and (record.kind is Kind.STUCK or _is_passed_over(record, given) or sink.ask_if_elsewhere(record))
+        if _is_meant(record, given) and (record.kind is Kind.STUCK or sink.ask_if_elsewhere(record))
     ]
     if not lost:
         return _nothing_lost(sink, given, records)
@@ -157,11 +156,6 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
 
 def _is_meant(record: LedgerRecord, given: argparse.Namespace) -> bool:
     return given.batch is None or str(record.key.batch_id) == given.batch
-
-
-def _is_passed_over(record: LedgerRecord, given: argparse.Namespace) -> bool:
-    """It was to run again, and Spark may count it as done: whoever names the batch can still accept it."""
-    return record.kind is Kind.REPLAY and given.accept and given.batch is not None
 
 
 def _close_open_ones(sink: SinkClient, given: argparse.Namespace, records: list[LedgerRecord]) -> list[LedgerRecord]:
