@@ -57,7 +57,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 133, "task": 135, "task with more columns": 135, "commit": 116, "stream commit": 135}
+OWN_MAX = {"planning": 134, "task": 136, "task with more columns": 136, "commit": 117, "stream commit": 136}
 FOREIGN_MAX = dict.fromkeys(OWN_MAX, 15)
 
 VALUES = [b"row %d" % number for number in range(10)]
