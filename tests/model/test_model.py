@@ -110,18 +110,19 @@ def test_with_two_faults_each_row_is_there_once_or_its_loss_is_reported(transact
     check_bound(transaction_version, bound)
 
 
-def check_bound(transaction_version: int, bound: Bound) -> None:
+def check_bound(transaction_version: int, bound: Bound, states_max: int | None = None) -> None:
+    """`states_max`: of a world that fits into no memory. Shorter histories are searched, and no end is asked for."""
     drivers, has_labels = 1 + bound.budget.seconds, bound.has_labels
     world = World(
         transaction_version, bound.budget, batches=bound.batches, drivers=drivers, has_labels=has_labels,
         closes_later=bound.closes_later,
     )  # fmt: skip
-    found = search(world)
+    found = search(world) if states_max is None else search(world, states_max=states_max)
     sys.stdout.write(
         f"transaction version {transaction_version}, {bound}: {found.states} states, {found.transitions} transitions\n"
     )
     assert found.violation is None, (found.violation, found.story)
-    assert found.is_complete and found.states > 100
+    assert found.is_complete is (states_max is None) and found.states > 100
     # A stream that may restart ends as delivered, as stopped by a loss, or down with all restarts used.
     if bound.budget.restarts:
         ends = set(found.ends or {})
@@ -144,7 +145,9 @@ def test_two_labels_side_by_side_know_nothing_of_each_other() -> None:
 @pytest.mark.parametrize("transaction_version", [1, 2])
 def test_two_labels_that_interrupt_each_other_are_delivered_though_a_driver_crashes(transaction_version: int) -> None:
     check_bound(transaction_version, Bound(Budget(seconds=1, switches=2), has_labels=True))
-    check_bound(transaction_version, Bound(Budget(seconds=1, switches=1, crashes=1), has_labels=True))
+    # More than 18 GB of states would be searched to the end.
+    bound = Bound(Budget(seconds=1, switches=1, crashes=1), has_labels=True)
+    check_bound(transaction_version, bound, states_max=3_000_000)
 
 
 @pytest.mark.slow
