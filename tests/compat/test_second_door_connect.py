@@ -74,8 +74,6 @@ def test_a_write_that_the_session_s_interrupt_all_cancels_holds_no_reader_back(
     connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, write: Callable[[Any, Any], Any]
 ) -> None:
     """As the stop button of a notebook does it: the server cancels the operation, and the client hears of it."""
-    if not hasattr(connected, "interruptAll"):
-        pytest.skip("this PySpark cannot interrupt operations")
     writable_topic(kafka_4, topic_name)
     beats, named = tmp_path / "beats", of_sink(kafka_4, topic_name, batch_id="day-1")
     with ThreadPoolExecutor(1) as pool:
