@@ -1,16 +1,5 @@
-"""C2: checks that all transactions of the batch still hold what their receipts say, that there is time to commit them,
-that each partition they wrote to has a leader, and that each topic is still the one that they wrote to.
-
-How much time is left is told twice. By the driver's host: no transaction is older than its write, which was planned
-there before any task began (`age_max_ms`). Only a host that does not know that it stood still tells too much, so if
-that leaves twice the margin, it is believed. It says little of a write that was planned long before its tasks, as
-behind a long shuffle. Then the coordinators tell when each transaction began, and what their time is now: when the
-driver's own transaction began, that of the intent, which is appended for that. The larger result counts, because a
-coordinator whose clock is ahead makes all transactions of the others look old, and Redpanda tells when the last
-partition was added. No two clocks of different hosts are compared, except those of coordinators.
-
-The receipts do not tell the time: the last one may be minutes old. Its task may have waited for one without rows, and
-its driver for brokers. Where brokers do not describe transactions, the host alone is believed.
+"""C2: checks that all transactions of the batch still hold what their receipts say, that there is time to commit them
+(time_left.py), that each partition they wrote to has a leader, and that each topic is still the one that they wrote to.
 
 If a partition has no leader, the check waits for one before the decision: brokers from Kafka 4.3 on write no marker to
 such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
@@ -32,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
+from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, MESSAGE_BYTES, policy_problem
@@ -40,6 +29,7 @@ from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteStat
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
+from kafka_sink.commit.time_left import TimeLeft, time_problem
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
 from kafka_sink.kafka.wire.apis import (
@@ -60,9 +50,6 @@ ROOM = "look whether the manifest fits into its topic"
 # Of Kafka, for brokers that do not tell.
 MESSAGE_BYTES_DEFAULT = 1_048_588
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
-CLOCKS_DIFFER = (
-    "Each of its tasks took less time: if the whole batch did, too, the clocks of brokers differ: compare them"
-)
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
     "ended by its time-out or another tool, or aborted by another driver of this sink. If this query runs twice, "
@@ -72,10 +59,6 @@ WHO_ENDED_IT_IN_EXPORT = (
     "ended by its time-out or another tool, or aborted by another run of this export. If that one has delivered it, "
     "a repetition writes nothing"
 )
-
-
-# The host is believed if it leaves so many times what is needed.
-AMPLE = 2
 
 
 class PreflightResult(NamedTuple):
@@ -101,18 +84,16 @@ class Preflight(DescribeTransactions):
         waited_ms: int = 0,
         append_intent: Callable[[int, int], LedgerWrite | None] = lambda _now_ms, _since_ms: None,
     ) -> None:
-        self._age_max_ms = age_max_ms
         self._manifest = manifest
         self._waited_ms = waited_ms
         self._append_intent = append_intent
         self._intent: LedgerWrite | None = None
-        # The coordinators' time when the commit began. It may have been earlier, not later.
-        self._brokers_began_ms: int | None = None
         # The next answer finds the driver's transaction, or another driver has ended it.
         self._is_appended = False
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids)
+        self._time_left = TimeLeft([receipt for _, receipt in self._checked], settings.margin_ms, age_max_ms)
         self._session = session
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self._part_count = sum(len(receipt.written) for receipt in receipts)
@@ -202,7 +183,7 @@ class Preflight(DescribeTransactions):
     def lateness(self) -> str:
         if not self._leaderless:
             margin_ms = self.settings.margin_ms
-            return _time_problem(self.limit_ms + margin_ms, margin_ms) or super().lateness
+            return time_problem(self.limit_ms + margin_ms, margin_ms) or super().lateness
         return f"{self._leaderless}, and too little time is left before its transactions time out"
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
@@ -225,7 +206,7 @@ class Preflight(DescribeTransactions):
 
     def _on_described(self, now_ms: int) -> None:
         described = self._list_open()
-        if len(described) == len(self._checked) and self._is_in_doubt(described):
+        if len(described) == len(self._checked) and self._time_left.is_in_doubt(described):
             self._intent = self._append_intent(now_ms, min(state.start_ms for state, _ in described))
             if self._intent is not None:
                 driver_id = self._session.transactional_id
@@ -250,7 +231,7 @@ class Preflight(DescribeTransactions):
             return
         is_open = state["transaction_state"] == ONGOING
         if is_open and (state["producer_id"], state["producer_epoch"]) == self._intent.identity:
-            self._brokers_began_ms = state["transaction_start_time_ms"] - self._waited_ms
+            self._time_left.on_brokers_time(state["transaction_start_time_ms"] - self._waited_ms)
         elif not self._is_appended:
             self._is_appended = self._intent.state is not WriteState.APPENDING
             self.last_trouble = self._intent.last_trouble or self.last_trouble
@@ -263,7 +244,8 @@ class Preflight(DescribeTransactions):
         """Before the check is finished: what is still waited for must not take longer than there is time."""
         described = self._list_open()
         if described:
-            self.limit_ms = self._time_left(described) - self.settings.margin_ms
+            left_ms = self._time_left.described_ms(described, is_asked=self._is_time_asked)
+            self.limit_ms = left_ms - self.settings.margin_ms
 
     def on_unsupported(self, now_ms: int, reply: Reply) -> None:
         if reply.ask.purpose == OPEN_PARTS:
@@ -273,7 +255,7 @@ class Preflight(DescribeTransactions):
             self.asks.drop(reply.ask)
         else:
             super().on_unsupported(now_ms, reply)
-            self.limit_ms = self._time_left_undescribed() - self.settings.margin_ms
+            self.limit_ms = self._time_left.undescribed_ms - self.settings.margin_ms
 
     def _on_open_parts(self, now_ms: int, reply: Reply) -> None:
         """Some leaders may not have answered, or may not be leaders any more."""
@@ -319,9 +301,8 @@ class Preflight(DescribeTransactions):
 
     def check(self) -> PreflightResult:
         """What the descriptions say, when it is finished."""
-        margin_ms = self.settings.margin_ms
         if not self.is_supported:
-            return PreflightResult(_time_problem(self._time_left_undescribed(), margin_ms))
+            return PreflightResult(time_problem(self._time_left.undescribed_ms, self.settings.margin_ms))
         described: list[tuple[TransactionDescription, TaskReceipt]] = []
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
@@ -330,50 +311,12 @@ class Preflight(DescribeTransactions):
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
-        problem = _time_problem(self._time_left(described), margin_ms)
-        if problem is not None and min(receipt.remaining_ms for _, receipt in described) >= margin_ms:
-            problem = f"{problem}. {CLOCKS_DIFFER}"
+        problem = self._time_left.problem(described, is_asked=self._is_time_asked)
         return PreflightResult(problem, min(state.start_ms for state, _ in described))
 
-    def _is_in_doubt(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> bool:
-        """The host leaves too little to be believed; the coordinators may leave enough, and have not told their time
-        yet."""
-        left_ms, margin_ms = self._time_left_by_host(), self.settings.margin_ms
-        is_ample = left_ms is not None and left_ms >= AMPLE * margin_ms
-        return not is_ample and not self._has_told and self._time_left_by_brokers(described) >= margin_ms
-
     @property
-    def _has_told(self) -> bool:
-        return self._brokers_began_ms is not None
-
-    def _time_left_by_host(self) -> int | None:
-        """Of the transaction with the least, when the commit began, and so is all time left. None: it does not know."""
-        if self._age_max_ms is None:
-            return None
-        return min(receipt.timeout_ms for _, receipt in self._checked) - self._age_max_ms
-
-    def _time_left_undescribed(self) -> int:
-        by_receipts_ms, by_host_ms = (
-            min(receipt.remaining_ms for _, receipt in self._checked),
-            self._time_left_by_host(),
-        )
-        return by_receipts_ms if by_host_ms is None else min(by_receipts_ms, by_host_ms)
-
-    def _time_left(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> int:
-        by_host_ms, by_brokers_ms = self._time_left_by_host(), self._time_left_by_brokers(described)
-        if by_host_ms is None:
-            return by_brokers_ms
-        # While they are asked, the limit is what they may say.
-        is_told = self._has_told or self.asks.find(TIME) is not None
-        may_be_old = by_brokers_ms >= self.settings.margin_ms and not is_told
-        return by_host_ms if may_be_old else max(by_host_ms, by_brokers_ms)
-
-    def _time_left_by_brokers(self, described: Sequence[tuple[TransactionDescription, TaskReceipt]]) -> int:
-        broker_now_ms = max(
-            state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0) for state, receipt in described
-        )
-        broker_now_ms = max(broker_now_ms, self._brokers_began_ms or 0)
-        return min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
+    def _is_time_asked(self) -> bool:
+        return self.asks.find(TIME) is not None
 
     def _part_problem(
         self, receipt: TaskReceipt, state: TransactionDescription | None, who_ended_it: str
@@ -440,10 +383,3 @@ def _problem(transaction: PreparedTransaction, state: TransactionDescription | N
 def _unlisted_partition(receipt: TaskReceipt, state: TransactionDescription) -> str | None:
     listed = set(state.partitions)
     return next((f"{one.topic}-{one.partition}" for one in receipt.written if one[:2] not in listed), None)
-
-
-def _time_problem(left_ms: int, margin_ms: int) -> str | None:
-    if left_ms >= margin_ms:
-        return None
-    what = f"the oldest transaction has {max(left_ms, 0)} ms left before it times out, and {margin_ms} ms are needed"
-    return f"{what}. {MORE_TIME}"

@@ -17,10 +17,10 @@ from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, BatchSummary
 from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import SweepRule
+from kafka_sink.commit.time_left import Described, TimeLeft
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
 from tests.sim.delivery import closings, query
 
@@ -375,12 +375,12 @@ def dead_letters_are_rows(patch: pytest.MonkeyPatch) -> None:
 def last_receipt_taken_for_now(patch: pytest.MonkeyPatch) -> None:
     """a batch has the time that it had when the last row was written, if that is more than its host knows of"""
 
-    def changed(self: Preflight, described: Any) -> int:
-        by_brokers_ms, by_host_ms = self._time_left_by_brokers(described), self._time_left_by_host()
-        return by_brokers_ms if by_host_ms is None else max(by_brokers_ms, by_host_ms)
+    def changed(self: TimeLeft, described: Described, *, is_asked: bool) -> int:
+        by_brokers_ms = self._by_brokers_ms(described)
+        return by_brokers_ms if self._by_host_ms is None else max(by_brokers_ms, self._by_host_ms)
 
-    patch.setattr(Preflight, "_is_in_doubt", lambda *_: False)
-    patch.setattr(Preflight, "_time_left", changed)
+    patch.setattr(TimeLeft, "is_in_doubt", lambda *_: False)
+    patch.setattr(TimeLeft, "described_ms", changed)
 
 
 def next_decision_does_not_wait(patch: pytest.MonkeyPatch) -> None:
