@@ -29,8 +29,8 @@ _VERSION = 1
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
     """`next_offsets`: for each source partition the first offset that was not processed. `source_id` is the topic id,
-    or empty where brokers have none: a recreated topic is another source. `cluster_id` is empty where brokers tell none,
-    and in records of releases before 0.3.0. It is kept because a ledger may be copied."""
+    or empty where brokers have none: a recreated topic is another source. `cluster_id` is empty where brokers tell
+    none, and in records of releases before 0.3.0. It is kept because a ledger may be copied."""
 
     name: str
     source: str

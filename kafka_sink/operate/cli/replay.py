@@ -261,8 +261,8 @@ def plan_lines(plan: ReplayPlan, letters: Letters, *, is_compacted: bool) -> lis
         lines.append(f"Those that are chosen are of rows for {some(named, 'topics more')}.")
     if plan.begins_anew:
         lines.append(
-            f"Earlier runs have read another topic {progress.source}, which was deleted, or is in another cluster: this "
-            "is a new beginning."
+            f"Earlier runs have read another topic {progress.source}, which was deleted, or is in another cluster: "
+            "this is a new beginning."
         )
     if progress.seen_count:
         left_out = progress.seen_count - progress.written_count
