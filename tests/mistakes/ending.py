@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit import commit_step, each_line, end_txn, ledger_read, ledger_write, next_step, preflight, takeover
+from kafka_sink.commit import (
+    commit_step,
+    each_line,
+    end_txn,
+    ledger_read,
+    ledger_write,
+    marker_search,
+    next_step,
+    preflight,
+    takeover,
+)
 from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
@@ -108,7 +118,7 @@ def marker_epoch_not_compared(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(LedgerRead, "_transaction_ended_by", ended_by)
-    patch.setattr(end_txn, "_can_end", can_end)
+    patch.setattr(marker_search, "can_end", can_end)
 
 
 def partitions_not_compared(patch: pytest.MonkeyPatch) -> None:
