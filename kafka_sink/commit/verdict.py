@@ -27,13 +27,15 @@ from kafka_sink.commit.log_scan import (
 )
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.kafka.client.ask import Ask, Leader
+from kafka_sink.kafka.client.ask import Ask, Leader, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
 from kafka_sink.kafka.wire.apis import FETCH
 
 VERDICT = "ask what readers see"
 # A broker returns at least one batch, however small the limit.
 ONE_BATCH = 1
+# Of a question that changes nothing.
+TRIES_MAX = 3
 
 # A partition that a transaction wrote to, and the last offset there.
 Witness = TransactionEntry | WrittenPartition
@@ -86,6 +88,13 @@ class SeenByReaders(CommitStep):
 
     def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
         self.asks.drop(ask)
+
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        """Without a leader, or of a topic that is gone, nothing is told: who asks may ask again."""
+        if reply.ask.failures < TRIES_MAX - 1:
+            super().on_lost(now_ms, reply)
+        else:
+            self.asks.drop(reply.ask)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         found = read_fetch_answer(body)
