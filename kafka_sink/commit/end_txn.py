@@ -327,9 +327,17 @@ class CommitTransactions(CommitStep):
 
     def _drop(self, ask: Ask) -> None:
         """With its search, if it is of one."""
-        self.asks.drop(ask)
-        if ask.purpose in SEARCHING and isinstance(ask.target, Leader):
-            self._searches.pop(ask.target, None)
+        if ask.purpose in SEARCHING:
+            self._end_search(self._search_of(ask))
+        else:
+            self.asks.drop(ask)
+
+    def _end_search(self, search: MarkerSearch) -> None:
+        for purpose in SEARCHING:
+            ask = self.asks.find(purpose, search.number)
+            if ask is not None:
+                self.asks.drop(ask)
+        del self._searches[search.log]
 
     def _concerned(self, ask: Ask) -> list[DecidedTransaction]:
         if ask.purpose not in SEARCHING:
@@ -433,17 +441,14 @@ class CommitTransactions(CommitStep):
             self.asks.repeat(now_ms, self._search_on(now_ms, search), find_again=True)
 
     def _give_up(self, now_ms: int, search: MarkerSearch) -> None:
-        """A log may be so long that no search of it ends in time. After a search that had time enough, an operator may
-        choose what becomes of a transaction that has ended: the next search would end like this one."""
-        for purpose in SEARCHING:
-            ask = self.asks.find(purpose, search.number)
-            if ask is not None:
-                self.asks.drop(ask)
-        del self._searches[search.log]
+        """A log may be so long that no search of it ends in time. After one that had time enough, and still read, an
+        operator may choose what becomes of a transaction that has ended: the next search would end like this one."""
+        reading = self.asks.find(MARKER, search.number)
         had_time = now_ms - search.began_ms >= self.settings.short_log_ms
         for number in search.sought:
-            if had_time and search.has_ended(number):
+            if had_time and reading is not None and not reading.failures and search.has_ended(number):
                 self._decided[number].outcome = TransactionOutcome.UNRESOLVED
+        self._end_search(search)
         self.last_trouble = SEARCH_TOO_LONG.format(search.log.topic, search.log.partition, search.offset)
 
 

@@ -324,8 +324,8 @@ def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) 
 
 
 TAKEN_BY_RETENTION = (
-    "Where a log now starts behind such an offset, retention has taken the rows and the markers, as it does while a query "
-    "stands still for long; then to accept it is the usual choice, since rows of that age are gone in either case"
+    "Where a log now starts behind such an offset, retention has taken the rows and the markers, as it does while a "
+    "query stands still for long; then to accept it is the usual choice, since rows of that age are gone in either case"
 )
 
 

@@ -146,7 +146,8 @@ def test_status_tells_that_it_is_committed_for_as_long_as_its_rows_are_there(
     forgotten = status(shell, sink)
     assert forgotten.exit_code == known.exit_code
     (found,) = findings(shell, sink)
-    assert (found["kind"], found["severity"]) == ("committed", "look")
+    assert (found["kind"], found["severity"]) == ("open", "look")
+    assert "all of its transactions are committed" in found["text"]
     assert "committed" in shell.about(sink, "ledger").out
     assert shell.about(sink, "recover").exit_code == 0
     assert findings(shell, sink) == []
@@ -164,7 +165,7 @@ def test_when_retention_has_taken_rows_and_markers_an_operator_accepts(
     assert said.exit_code == 1 and "timed out" not in said.err
     assert "retention has taken the rows and the markers" in said.err and "to accept it is the usual choice" in said.err
     assert sum(read_bytes) == 0
-    assert shell.about(sink, "resolve", "--accept").exit_code == 0
+    assert shell.about(sink, "resolve", "--accept", "--yes").exit_code == 0
 
 
 def test_what_was_committed_in_part_is_told_by_its_rows(brokers: EmbeddedBroker, sink: Sink, shell: Shell) -> None:

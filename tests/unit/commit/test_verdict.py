@@ -22,7 +22,7 @@ from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Leader
-from tests.unit.commit.driver_bench import COMMIT, REFUSED, SECOND, TOPIC_GONE, Bench
+from tests.unit.commit.driver_bench import COMMIT, NOT_SENT, REFUSED, SECOND, TOPIC_GONE, Bench
 
 COMMITTED, LOST = TransactionOutcome.COMMITTED, TransactionOutcome.LOST
 MINE, OTHER = 9, 4
@@ -216,9 +216,13 @@ def test_a_search_ends_with_the_time_of_the_operation(bench: Bench, operation: D
     assert isinstance(found.error, CommitLost) and "can no longer be read: 4 rows" in str(found.error)
 
 
-@pytest.mark.parametrize(("patience_ms", "stable"), [(20_000, 1 << 40), (120_000, 0)])
-def test_a_search_without_time_or_of_an_open_transaction_leaves_it_pending(
-    bench: Bench, patience_ms: int, stable: int
+@pytest.mark.parametrize(
+    ("patience_ms", "stable", "count"),
+    [(20_000, 1 << 40, 10_000), (120_000, 0, 10_000), (120_000, 1 << 40, 70)],
+    ids=["without time", "still open", "no answer since"],
+)
+def test_a_search_that_does_not_tell_enough_leaves_it_pending(
+    bench: Bench, patience_ms: int, stable: int, count: int
 ) -> None:
     receipts = in_one_partition(bench)
     bench.decide(receipts)
@@ -226,7 +230,7 @@ def test_a_search_without_time_or_of_an_open_transaction_leaves_it_pending(
     compact_rows(bench, ("t", 9))
     bench.settings = replace(bench.settings, patience_ms=patience_ms)
     began_ms = bench.now_ms
-    answers = {MARKER: endless(bench, stable=stable)}
+    answers = {MARKER: endless(bench, stable=stable)[:count] + [NOT_SENT] * 1_000}
     found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND), answers=answers)
     assert bench.now_ms <= began_ms + patience_ms + 2_000
     assert isinstance(found.error, CommitPending) and "t-9: time was up before its log was searched" in str(found.error)
