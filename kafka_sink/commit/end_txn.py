@@ -1,10 +1,11 @@
 """Ending transactions: C4 and the aborts. Two separate classes, so that they cannot be confused.
 
 `CommitTransactions` sends EndTxn(commit) for every transaction of a decision until each has an outcome. "Committed" is
-believed at once; any other answer of a coordinator is checked against the log: the first control record of the
-transaction after the witness offset decides. While the log shows it open, the coordinator is looked up and asked again.
-If its topic is gone by then, nothing is left that tells: the outcome is unresolved, as with a topic that was created
-anew, and an operator chooses.
+believed at once; any other answer of a coordinator is checked against the log: what readers see of the transaction's
+last row in one partition decides (verdict.py). If the row does not tell that, the log behind it is searched for the
+transaction's marker (marker_search.py), until the marker is found, the log ends, or time is up. While the log shows it
+open, the coordinator is looked up and asked again. If retention has taken the row, or the topic is gone, nothing is
+left that tells: the outcome is unresolved, as with a topic that was created anew, and an operator chooses.
 `AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
 
 While a partition of a transaction has no leader, brokers from Kafka 4.3 on would forget to end it there (KAFKA-20734),
@@ -26,20 +27,21 @@ from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.describe_transactions import described_partitions
-from kafka_sink.commit.ledger import TransactionEntry, TransactionOutcome
+from kafka_sink.commit.ledger import TransactionOutcome
 from kafka_sink.commit.log_scan import (
     EARLIEST,
     LATEST,
-    RawBatch,
+    FetchedPartition,
     fetch_ask,
     offset_ask,
-    raw_batches,
     read_fetch_answer,
     read_offset_answer,
 )
+from kafka_sink.commit.marker_search import MarkerSearch
 from kafka_sink.commit.messages import NAMED_MAX
-from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.commit.verdict import VERDICT, Witness, verdict_ask, verdict_of
 from kafka_sink.errors import AuthorizationError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
@@ -53,12 +55,13 @@ WITHOUT_LEADER = (
     'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
     "docs/troubleshooting.md)"
 )
+SEARCH_TOO_LONG = (
+    "{}-{}: time was up before its log was searched to its end for how transactions have ended (up to offset {})"
+)
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
 PARTITIONS, MARKER_END = "find partitions of transaction", "find log end"
+SEARCHING = (MARKER, MARKER_START, MARKER_END)
 
-
-# A partition that a transaction wrote to, and the last offset there.
-Witness = TransactionEntry | WrittenPartition
 Partitions = tuple[tuple[str, int], ...]
 
 
@@ -107,11 +110,6 @@ class DecidedTransaction:
     is_forbidden: bool = False
     # Why its EndTxn waits: the partition without a leader.
     leaderless: str = ""
-    # How far the log was searched for its marker, and since when the log has ended below the witness.
-    search_offset: int = 0
-    short_since_ms: int | None = None
-    # Up to where a log without its marker is believed; None: that was not asked yet.
-    end_offset: int | None = None
     # Since when brokers have said, without a word to the contrary, that there is no such topic.
     gone_since_ms: int | None = None
 
@@ -119,28 +117,13 @@ class DecidedTransaction:
     def log(self) -> Leader:
         return Leader(self.witness.topic, self.witness.partition)
 
-    def search(self, records: bytes, fence_raises_max: int) -> TransactionOutcome | None:
-        """Goes on with these records; the outcome, if a marker in them tells it."""
-        for raw in raw_batches(records):
-            if raw.next_offset <= self.search_offset:
-                continue
-            self.search_offset = raw.next_offset
-            if not raw.is_control or raw.producer_id != self.transaction.producer_id:
-                continue
-            marker = raw.decode_marker()
-            if marker.is_commit_marker and _can_end(raw, self.transaction, 1):
-                return TransactionOutcome.COMMITTED
-            if marker.is_abort_marker and _can_end(raw, self.transaction, fence_raises_max):
-                return TransactionOutcome.LOST
-        return None
-
 
 class CommitTransactions(CommitStep):
     """`outcomes[i]` belongs to `transactions[i]`; None if it is still unknown at the end.
 
     `are_leaders_known`: the partitions had leaders just now, so only retries look at them. The partitions are those of
     the receipt if it is at hand, else those that the coordinator names; the ledger names one. `is_ended`: the
-    coordinators have answered that they do not know the transactions, so only the log is searched.
+    coordinators have answered that they do not know the transactions, so only the log is asked.
     """
 
     def __init__(
@@ -161,12 +144,13 @@ class CommitTransactions(CommitStep):
         ]
         self._are_leaders_known = are_leaders_known
         self._is_ended = is_ended
+        self._searches: dict[Leader, MarkerSearch] = {}
         self._stops_retrying = False
 
     def ask_first(self, now_ms: int) -> None:
         for one in self._decided:
             if self._is_ended:
-                self._begin_search(now_ms, one)
+                self._ask_verdict(now_ms, one)
             elif self._are_leaders_known or one.partitions is not None:
                 self._ask_end(now_ms, one, are_leaders_known=self._are_leaders_known)
             else:
@@ -191,8 +175,11 @@ class CommitTransactions(CommitStep):
         return self.obstacle or super().reason
 
     def stop_retrying(self, now_ms: int) -> None:
-        """Time is up: every request is still sent and answered once, but not retried. Call it again after answers."""
+        """Time is up: every request is still sent and answered once, but not retried, and no log is searched any more.
+        Call it again after answers."""
         self._stops_retrying = True
+        for search in list(self._searches.values()):
+            self._give_up(now_ms, search)
         for ask in self.asks.waiting_for_retry():
             self.asks.drop(ask)
             one = self._decided[ask.number]
@@ -236,7 +223,7 @@ class CommitTransactions(CommitStep):
         return ask
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
-        if self.asks.is_out(reply.ask):
+        if self.asks.is_out(reply.ask) and reply.ask.purpose not in SEARCHING:
             one = self._decided[reply.ask.number]
             one.leaderless = ""
             # Of an id that may not be described nobody finds the coordinator.
@@ -246,13 +233,15 @@ class CommitTransactions(CommitStep):
         super().on_reply(now_ms, reply)
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
-        one, is_of_log = self._decided[reply.ask.number], reply.ask.api in (FETCH, LIST_OFFSETS)
+        one, is_of_log = self._asker_of(reply.ask), reply.ask.api in (FETCH, LIST_OFFSETS)
         if not is_of_log or reply.error is None or reply.error.entry is not TOPIC_UNKNOWN:
             one.gone_since_ms = None
         elif one.gone_since_ms is None:
             one.gone_since_ms = now_ms
         elif now_ms - one.gone_since_ms >= self.settings.short_log_ms:
-            self._settle(reply.ask, TransactionOutcome.UNRESOLVED)
+            for gone in self._concerned(reply.ask):
+                gone.outcome = TransactionOutcome.UNRESOLVED
+            self._drop(reply.ask)
             return
         super().on_lost(now_ms, reply)
 
@@ -265,17 +254,20 @@ class CommitTransactions(CommitStep):
         if ask.purpose == PARTITIONS and not self._decided[ask.number].is_forbidden:
             self._go_on_to_end(now_ms, ask)
             return
-        self._decided[ask.number].obstacle = reason
-        self.asks.drop(ask)
+        for one in self._concerned(ask):
+            one.obstacle = reason
+        self._drop(ask)
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
-        self._decided[ask.number].gone_since_ms = None
+        self._asker_of(ask).gone_since_ms = None
         if ask.purpose == PARTITIONS:
             self._on_described(now_ms, ask, body)
         elif ask.purpose == COMMIT:
             self._on_ended(now_ms, ask, body["error_code"])
+        elif ask.purpose == VERDICT:
+            self._on_verdict(now_ms, ask, read_fetch_answer(body))
         elif ask.purpose == MARKER:
-            self._on_fetched(now_ms, ask, body)
+            self._on_fetched(now_ms, ask, read_fetch_answer(body))
         elif ask.purpose == MARKER_END:
             self._on_log_end(now_ms, ask, body)
         else:
@@ -289,105 +281,175 @@ class CommitTransactions(CommitStep):
         if driver_outcome(END_TXN, error_code) is DriverOutcome.SUPERSEDED:
             self.last_trouble = self.error_text(ask, error_code)
             self.asks.drop(ask)
-            self._begin_search(now_ms, self._decided[ask.number])
+            self._ask_verdict(now_ms, self._decided[ask.number])
         elif not self.refuse_or_repeat(now_ms, ask, error_code):
             self._settle(ask, TransactionOutcome.COMMITTED)
         elif error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             self._decided[ask.number].is_forbidden = True
 
-    # ---- the log, if the coordinator has forgotten ----
+    # ---- the log, if the coordinator does not know it any more ----
 
-    def _begin_search(self, now_ms: int, one: DecidedTransaction) -> None:
-        one.search_offset = one.witness.last_offset + 1
-        self._search_on(now_ms, one)
+    def _ask_verdict(self, now_ms: int, one: DecidedTransaction) -> None:
+        if one.witness.last_offset < 0:
+            self._search_for(now_ms, one)
+        else:
+            self.asks.add(now_ms, verdict_ask(one.witness, one.number))
 
-    def _search_on(self, now_ms: int, one: DecidedTransaction) -> Ask:
-        ask = fetch_ask(MARKER, one.log, one.search_offset, number=one.number)
+    def _on_verdict(self, now_ms: int, ask: Ask, found: FetchedPartition) -> None:
+        is_gone = driver_outcome(FETCH, found.error_code) is DriverOutcome.OUT_OF_RANGE
+        if not is_gone and self.refuse_or_repeat(now_ms, ask, found.error_code):
+            return
+        one = self._decided[ask.number]
+        one.outcome = None if is_gone else verdict_of(found, one.transaction, one.witness)
+        self.asks.drop(ask)
+        if one.outcome is None:
+            self._search_for(now_ms, one)
+
+    def _search_for(self, now_ms: int, one: DecidedTransaction) -> None:
+        """A search that has begun behind its row goes back to it."""
+        if self._stops_retrying:
+            return
+        start = one.witness.last_offset + 1
+        search = self._searches.get(one.log)
+        if search is None:
+            search = self._searches[one.log] = MarkerSearch(one.log, one.number, now_ms, start)
+            self._search_on(now_ms, search)
+        elif start < search.offset:
+            search.offset = start
+            # The answer that is under way is about what is behind.
+            self._search_on(now_ms, search)
+        search.sought[one.number] = one.transaction, one.witness
+
+    def _search_on(self, now_ms: int, search: MarkerSearch) -> Ask:
+        ask = fetch_ask(MARKER, search.log, search.offset, number=search.number)
         self.asks.add(now_ms, ask)
         return ask
+
+    def _drop(self, ask: Ask) -> None:
+        """With its search, if it is of one."""
+        if ask.purpose in SEARCHING:
+            self._end_search(self._search_of(ask))
+        else:
+            self.asks.drop(ask)
+
+    def _end_search(self, search: MarkerSearch) -> None:
+        for purpose in SEARCHING:
+            ask = self.asks.find(purpose, search.number)
+            if ask is not None:
+                self.asks.drop(ask)
+        del self._searches[search.log]
+
+    def _concerned(self, ask: Ask) -> list[DecidedTransaction]:
+        if ask.purpose not in SEARCHING:
+            return [self._decided[ask.number]]
+        return [self._decided[number] for number in self._search_of(ask).sought]
+
+    def _asker_of(self, ask: Ask) -> DecidedTransaction | MarkerSearch:
+        return self._search_of(ask) if ask.purpose in SEARCHING else self._decided[ask.number]
+
+    def _search_of(self, ask: Ask) -> MarkerSearch:
+        assert isinstance(ask.target, Leader)
+        return self._searches[ask.target]
 
     def error_text(self, ask: Ask, error_code: int) -> str:
         one, is_of_id = self._decided[ask.number], ask.api in (END_TXN, DESCRIBE_TRANSACTIONS)
         where = one.transaction.transactional_id if is_of_id else f"{one.log.topic}-{one.log.partition}"
         return f"{where}: {describe_answer(ask.api.name, error_code)}"
 
-    def _on_fetched(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
-        answer, one = read_fetch_answer(body), self._decided[ask.number]
-        if driver_outcome(FETCH, answer.error_code) is DriverOutcome.OUT_OF_RANGE:
+    def _on_fetched(self, now_ms: int, ask: Ask, found: FetchedPartition) -> None:
+        search = self._search_of(ask)
+        if driver_outcome(FETCH, found.error_code) is DriverOutcome.OUT_OF_RANGE:
             self.asks.drop(ask)
-            self.asks.add(now_ms, offset_ask(MARKER_START, one.log, EARLIEST, number=one.number))
+            self.asks.add(now_ms, offset_ask(MARKER_START, search.log, EARLIEST, number=search.number))
             return
-        if self.refuse_or_repeat(now_ms, ask, answer.error_code):
+        if self.refuse_or_repeat(now_ms, ask, found.error_code):
             return
-        before = one.search_offset
-        outcome = one.search(answer.records, self.settings.fence_raises_max)
-        if outcome is not None:
-            self._settle(ask, outcome)
-        elif one.search_offset > before:
-            self.asks.drop(ask)
-            self._search_on(now_ms, one)
-        elif answer.last_stable_offset > one.witness.last_offset >= 0:
-            # With an unknown offset (-1) the last stable offset says nothing about it.
-            self._on_no_marker(now_ms, ask, one, answer.high_watermark)
+        before, search.last_stable_offset = search.offset, found.last_stable_offset
+        for number, outcome in search.read(found.records, self.settings.fence_raises_max):
+            self._decided[number].outcome = outcome
+        if search.offset == before:
+            self._on_no_marker(now_ms, ask, search, found.high_watermark)
         else:
-            # The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written yet.
-            self.asks.drop(ask)
-            self.asks.repeat(now_ms, self._ask_end(now_ms, one, are_leaders_known=True), find_again=True)
+            self._go_on(now_ms, ask, search)
 
-    def _on_no_marker(self, now_ms: int, ask: Ask, one: DecidedTransaction, shown_to: int) -> None:
-        """It is no longer open, and what is shown of the log has no marker that tells the outcome. A leader that has
-        just started may show less than there is, but it tells the end of its log only when it knows that (KIP-207)."""
-        if one.end_offset is not None and shown_to >= one.end_offset:
-            self._settle(ask, TransactionOutcome.UNRESOLVED)
+    def _go_on(self, now_ms: int, ask: Ask, search: MarkerSearch) -> None:
+        """Unless all is found."""
+        if search.sought:
+            self.asks.drop(ask)
+            self._search_on(now_ms, search)
+        else:
+            self._drop(ask)
+
+    def _on_no_marker(self, now_ms: int, ask: Ask, search: MarkerSearch, shown_to: int) -> None:
+        """What is shown of the log was read. A leader that has just started may show less than there is, but it tells
+        the end of its log only when it knows that (KIP-207)."""
+        is_all_shown = search.end_offset is not None and shown_to >= search.end_offset
+        for number in list(search.sought):
+            one = self._decided[number]
+            if not search.has_ended(number):
+                # The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written
+                # yet.
+                del search.sought[number]
+                self.asks.repeat(now_ms, self._ask_end(now_ms, one, are_leaders_known=True), find_again=True)
+            elif is_all_shown:
+                del search.sought[number]
+                one.outcome = TransactionOutcome.UNRESOLVED
+        if not search.sought:
+            self._drop(ask)
             return
         self.asks.drop(ask)
-        if one.end_offset is None:
-            self.asks.add(now_ms, offset_ask(MARKER_END, one.log, LATEST, number=one.number))
+        if search.end_offset is None:
+            self.asks.add(now_ms, offset_ask(MARKER_END, search.log, LATEST, number=search.number))
         else:
-            self.asks.repeat(now_ms, self._search_on(now_ms, one))
+            self.asks.repeat(now_ms, self._search_on(now_ms, search))
 
     def _on_log_end(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_offset_answer(body)
         if not self.refuse_or_repeat(now_ms, ask, error_code):
-            one = self._decided[ask.number]
-            one.end_offset = offset
-            self.asks.drop(ask)
-            self._search_on(now_ms, one)
+            search = self._search_of(ask)
+            search.end_offset = offset
+            self._go_on(now_ms, ask, search)
 
     def _on_log_start(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_offset_answer(body)
         if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        one = self._decided[ask.number]
-        if offset > one.search_offset:
-            # Retention deleted the beginning of the range; the marker may be in what remains.
-            one.search_offset = offset
-            self.asks.drop(ask)
-            self._search_on(now_ms, one)
-        else:
-            self._on_short_log(now_ms, ask, one)
+        search = self._search_of(ask)
+        if offset <= search.offset:
+            self._on_short_log(now_ms, ask, search)
+            return
+        # Retention has deleted the beginning of the range. A marker is closely behind its rows: what is left of a log
+        # without them may be large, and hardly ever has it.
+        search.offset = offset
+        for number, (_, witness) in list(search.sought.items()):
+            if 0 <= witness.last_offset < offset:
+                del search.sought[number]
+                self._decided[number].outcome = TransactionOutcome.UNRESOLVED
+        self._go_on(now_ms, ask, search)
 
-    def _on_short_log(self, now_ms: int, ask: Ask, one: DecidedTransaction) -> None:
+    def _on_short_log(self, now_ms: int, ask: Ask, search: MarkerSearch) -> None:
         """The log ends below an acknowledged record: the topic was created anew under the same name, or the answer is
         from a broker that was frozen or cut off and does not know yet that it is no longer the leader."""
-        if one.short_since_ms is None:
-            one.short_since_ms = now_ms
-        if now_ms - one.short_since_ms >= self.settings.short_log_ms:
-            self._settle(ask, TransactionOutcome.UNRESOLVED)
+        if search.short_since_ms is None:
+            search.short_since_ms = now_ms
+        if now_ms - search.short_since_ms >= self.settings.short_log_ms:
+            for one in self._concerned(ask):
+                one.outcome = TransactionOutcome.UNRESOLVED
+            self._drop(ask)
         else:
             self.asks.drop(ask)
-            self.asks.repeat(now_ms, self._search_on(now_ms, one), find_again=True)
+            self.asks.repeat(now_ms, self._search_on(now_ms, search), find_again=True)
 
-
-def _can_end(raw: RawBatch, transaction: PreparedTransaction, raises_max: int) -> bool:
-    """Is this marker of the same producer the end of this transaction, and not that of a later one under the same id?
-
-    Its epoch is that of the transaction or, after a time-out or a fence and always in transaction version 2, the next
-    one. A later transaction begins with a new epoch: in version 2 its marker is at least two above. In version 1 it may
-    be one above, but then it comes after the marker that is searched for. So it does where a time-out or a fence may
-    raise the epoch twice (`raises_max`): there no marker is lost.
-    """
-    return 0 <= raw.producer_epoch - transaction.producer_epoch <= raises_max
+    def _give_up(self, now_ms: int, search: MarkerSearch) -> None:
+        """A log may be so long that no search of it ends in time. After one that had time enough, and still read, an
+        operator may choose what becomes of a transaction that has ended: the next search would end like this one."""
+        reading = self.asks.find(MARKER, search.number)
+        had_time = now_ms - search.began_ms >= self.settings.short_log_ms
+        for number in search.sought:
+            if had_time and reading is not None and not reading.failures and search.has_ended(number):
+                self._decided[number].outcome = TransactionOutcome.UNRESOLVED
+        self._end_search(search)
+        self.last_trouble = SEARCH_TOO_LONG.format(search.log.topic, search.log.partition, search.offset)
 
 
 class AbortTransactions(CommitStep):

@@ -56,6 +56,7 @@ class RawBatch:
     producer_epoch: int
     is_transactional: bool
     is_control: bool
+    record_count: int
     checksum: int
 
     def check(self) -> None:
@@ -73,6 +74,8 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: int
     high_watermark: int
     records: bytes
+    # Of a READ_COMMITTED answer: producer ids and first offsets of the aborted transactions that overlap its records.
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 def raw_batches(records: bytes) -> Iterator[RawBatch]:
@@ -86,8 +89,8 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
         if stop > len(records) or stop <= position:
             return
         if magic == layout.MAGIC:
-            attributes, last_offset_delta, _, _, producer_id, producer_epoch, _, _ = layout.CHECKED.unpack_from(
-                records, position + layout.PREFIX.size
+            attributes, last_offset_delta, _, _, producer_id, producer_epoch, _, record_count = (
+                layout.CHECKED.unpack_from(records, position + layout.PREFIX.size)
             )
             if last_offset_delta < 0 or base_offset < 0:
                 raise RemoteProtocolError(f"batch names offsets {base_offset} and {last_offset_delta}")
@@ -98,11 +101,12 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
                 producer_epoch=producer_epoch,
                 is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
                 is_control=bool(attributes & layout.CONTROL_BIT),
+                record_count=record_count,
                 checksum=checksum,
             )
         else:
             # Formats 0 and 1: the offset of a message, or of the last one in a compressed set.
-            yield RawBatch(records[position:stop], base_offset + 1, -1, -1, False, False, checksum)
+            yield RawBatch(records[position:stop], base_offset + 1, -1, -1, False, False, 1, checksum)
         position = stop
 
 
@@ -181,20 +185,36 @@ def append_ask(
     return Ask(log, PRODUCE, body, purpose, version_min=version_min, version_max=version_max)
 
 
-def fetch_ask(purpose: str, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS, *, number: int = 0) -> Ask:
+def fetch_ask(
+    purpose: str,
+    log: Leader,
+    offset: int,
+    wait_ms: int = FETCH_WAIT_MS,
+    *,
+    number: int = 0,
+    isolation_level: int = READ_UNCOMMITTED,
+    bytes_max: int | None = None,
+) -> Ask:
     """`wait_ms`: how long a broker waits for records, well below any request timeout."""
-    body = fetch_body(log.topic, log.partition, offset, READ_UNCOMMITTED, wait_ms)
+    body = fetch_body(log.topic, log.partition, offset, isolation_level, wait_ms, bytes_max=bytes_max)
     return Ask(log, FETCH, body, purpose, number, version_max=FETCH.last_by_name)
 
 
 def fetch_body(
-    topic: str, partition: int, offset: int, isolation_level: int, wait_ms: int = FETCH_WAIT_MS
+    topic: str,
+    partition: int,
+    offset: int,
+    isolation_level: int,
+    wait_ms: int = FETCH_WAIT_MS,
+    *,
+    bytes_max: int | None = None,
 ) -> dict[str, Any]:
-    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES_MAX}
+    bytes_max = FETCH_BYTES_MAX if bytes_max is None else bytes_max
+    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": bytes_max}
     return {
         "max_wait_ms": wait_ms,
         "min_bytes": 1,
-        "max_bytes": FETCH_BYTES_MAX,
+        "max_bytes": bytes_max,
         "isolation_level": isolation_level,
         "topics": [{"topic": topic, "partitions": [asked]}],
         "forgotten_topics_data": [],
@@ -233,9 +253,13 @@ def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
     if error_code:
         return FetchedPartition(error_code, -1, -1, b"")
     partition = only_partition(body["responses"])
-    records = bytes(partition["records"] or b"")
+    aborted = tuple((one["producer_id"], one["first_offset"]) for one in partition.get("aborted_transactions") or ())
     return FetchedPartition(
-        partition["error_code"], partition["last_stable_offset"], partition["high_watermark"], records
+        partition["error_code"],
+        partition["last_stable_offset"],
+        partition["high_watermark"],
+        bytes(partition["records"] or b""),
+        aborted,
     )
 
 

@@ -323,6 +323,12 @@ def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) 
     )
 
 
+TAKEN_BY_RETENTION = (
+    "Where a log now starts behind such an offset, retention has taken the rows and the markers, as it does while a "
+    "query stands still for long; then to accept it is the usual choice, since rows of that age are gone in either case"
+)
+
+
 def lost_error(
     commands: CommandTexts,
     record: LedgerRecord,
@@ -332,11 +338,17 @@ def lost_error(
 ) -> CommitLost:
     """`trouble`: why the ledger does not say so. `now`: the batch that was to be committed, if there is one."""
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-    text = (
-        f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
-        f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
-        f"{_missing(record, outcomes)}"
-    )
+    if all(outcome is TransactionOutcome.UNRESOLVED for outcome in outcomes):
+        text = (
+            f"{_of_record(record)} was decided, and nothing tells any more how its transactions ended. "
+            f"{_missing(record, outcomes)}{TAKEN_BY_RETENTION}. "
+        )
+    else:
+        text = (
+            f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely "
+            f"because they timed out before the query ran again. {committed} of {len(outcomes)} are committed and "
+            f"visible. {_missing(record, outcomes)}"
+        )
     if not record.key.is_named:
         text += (
             f"{_may_be_written_again(outcomes)}. `{commands.accept(record)}` takes this note out of the ledger"

@@ -1,9 +1,10 @@
 """How open decisions stand: whether their transactions can still be committed, and how much time is left.
 
-Coordinators are only asked, so it is safe while queries run. A transaction that has ended without a commit, or that its
-coordinator does not know any more, makes a decision overdue: rows may be missing. Only the log tells, and an operation
-that ends transactions reads it. Time left is measured by the brokers' clocks, as far as these are known: it is at most
-all that a transaction has.
+Coordinators are only asked, so it is safe while queries run. Of a transaction that its coordinator does not know any
+more, or knows in another state, its last row tells what readers see (verdict.py), for as long as it is there. Else the
+decision is overdue: rows may be missing. Then only the rest of the log may tell, and an operation that ends
+transactions reads it. Time left is measured by the brokers' clocks, as far as these are known: it is at most all that a
+transaction has.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from enum import Enum
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
-from kafka_sink.commit.ledger import LedgerRecord
+from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.commit.verdict import SeenByReaders
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
 from kafka_sink.kafka.wire.apis import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT
 
 COMMITTED_STATES = (PREPARE_COMMIT, COMPLETE_COMMIT)
+Outcomes = Mapping[PreparedTransaction, TransactionOutcome]
 FOLLOWING_STATES = (ONGOING, *COMMITTED_STATES)
 HIDDEN_TEXT = "how it stands is not yours to see: this login may not describe its transactional ids"
 
@@ -46,37 +49,67 @@ class OpenDecision:
 
 
 def describe_open(settings: DeliverySettings, records: Sequence[LedgerRecord]) -> DescribeTransactions:
-    """The question about these decisions; `judge_open` understands what it has found."""
+    """The question about these decisions; `ask_rows` and `judge_open` understand what it has found."""
     ids = [one.transactional_id for record in records for one in record.transactions]
     return DescribeTransactions(settings, ids, passes_over_refused=True)
 
 
-def judge_open(answered: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int) -> list[OpenDecision]:
-    """One for each of these records, which are intents. `wall_ms`: what time it is for the brokers."""
+def ask_rows(
+    settings: DeliverySettings, answered: DescribeTransactions, records: Sequence[LedgerRecord]
+) -> SeenByReaders:
+    """The question that is left: how the transactions ended whose coordinators do not say that."""
+    is_told = answered.failure is None and answered.is_supported
+    return SeenByReaders(
+        settings,
+        (
+            (transaction, entry)
+            for record in records
+            if is_told and not _is_hidden(record, answered)
+            for transaction, entry in zip(record.transactions, record.entries, strict=True)
+            if not _is_told(transaction, answered.found.get(transaction.transactional_id))
+        ),
+    )
+
+
+def judge_open(
+    answered: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int, seen: Outcomes
+) -> list[OpenDecision]:
+    """One for each of these records, which are intents. `wall_ms`: what time it is for the brokers. `seen`: what rows
+    have told."""
     if answered.failure is not None or not answered.is_supported:
         return [OpenDecision(record, Standing.UNKNOWN) for record in records]
     return [
         OpenDecision(record, Standing.HIDDEN)
-        if any(one.transactional_id in answered.refused for one in record.transactions)
-        else _judge(record, answered.found, wall_ms)
+        if _is_hidden(record, answered)
+        else _judge(record, answered.found, wall_ms, seen)
         for record in records
     ]
 
 
-def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wall_ms: int) -> OpenDecision:
+def _is_hidden(record: LedgerRecord, answered: DescribeTransactions) -> bool:
+    return any(one.transactional_id in answered.refused for one in record.transactions)
+
+
+def _judge(
+    record: LedgerRecord, found: Mapping[str, TransactionDescription], wall_ms: int, seen: Outcomes
+) -> OpenDecision:
     left: list[int] = []
     for transaction in record.transactions:
         state = found.get(transaction.transactional_id)
         if state is not None and _is_open(transaction, state):
             left.append(min(state.timeout_ms, state.start_ms + state.timeout_ms - wall_ms))
-        elif state is None or not any(
-            is_over(transaction, state) for is_over in (_is_committed, _has_used_up_its_epochs, _is_followed)
-        ):
+        elif not _is_told(transaction, state) and seen.get(transaction) is not TransactionOutcome.COMMITTED:
             return OpenDecision(record, Standing.OVERDUE)
     if not left:
         return OpenDecision(record, Standing.COMMITTED)
     left_ms = min(left)
     return OpenDecision(record, Standing.OPEN if left_ms > 0 else Standing.OVERDUE, left_ms)
+
+
+def _is_told(transaction: PreparedTransaction, state: TransactionDescription | None) -> bool:
+    """That it is open or committed."""
+    signs = (_is_open, _is_committed, _has_used_up_its_epochs, _is_followed)
+    return state is not None and any(is_sign(transaction, state) for is_sign in signs)
 
 
 def _is_open(transaction: PreparedTransaction, state: TransactionDescription) -> bool:

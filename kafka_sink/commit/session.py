@@ -77,7 +77,8 @@ class DeliverySettings:
     markers_backoff_ms: int = MARKERS_BACKOFF_MS
     backoff_max_ms: int = 1_000
     # How long a log end below an acknowledged offset is attributed to an outdated leader, and a topic that brokers do
-    # not know to brokers that have not heard of it yet.
+    # not know to brokers that have not heard of it yet. After a search of a log for so long another one
+    # would end like it.
     short_log_ms: int = 60_000
     parallel_requests: int = 100
     # How often a commit looks whether the ledger still keeps its decisions, and at its first one; 0: never.

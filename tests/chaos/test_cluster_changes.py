@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
+from kafka_sink import Producer
 from kafka_sink.errors import CommitLost
 from kafka_sink.kafka.client.ask import Coordinators
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN
-from tests.chaos.bare_spark import PARTITIONS, ROWS
+from tests.chaos.bare_spark import PARTITIONS, ROWS, Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.clusters import cluster_of
 from tests.chaos.outages import TRANSACTION_TOPIC
 from tests.conftest import FIRST_GENERATION, NEWEST
 from tests.support.asking import answers_to, client_of, request
-from tests.support.faults import Harm, is_drivers, of_a_task
+from tests.support.commanding import Shell
+from tests.support.faults import Harm, is_drivers, of_a_task, of_the_driver
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.listed_transactions import listed_transactions
@@ -32,6 +34,7 @@ FORGETFUL = {
 }
 FORGOTTEN_S = 90
 NOT_FOUND = 105  # TRANSACTIONAL_ID_NOT_FOUND
+FOREIGN = bytes(100_000)
 
 
 def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:
@@ -120,6 +123,33 @@ def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the
         hidden = ROWS - stream.times_seen().total()
         assert f"Not committed, rows not visible: {hidden} rows of Spark partition" in text
         assert "can no longer be read" not in text
+
+
+@pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
+def test_a_committed_batch_whose_ids_are_forgotten_is_told_and_finished_by_its_rows(
+    stream_on: Callable[..., BareStream], version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The driver dies before the record that closes its decision. Others write to the topic; then the ids expire."""
+    with cluster_of(version, properties=FORGETFUL) as kafka:
+        stream = stream_on(kafka)
+        with stream.query() as query:
+            query.plan()
+            messages = query.write_tasks()
+            stream.proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=2, where=of_the_driver, before=query.strike)
+            with pytest.raises(Killed):
+                query.commit(messages)
+        ids = ids_of(stream)
+        with Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.size": 500_000}) as producer:
+            for number in range(60):
+                producer.send(stream.topic, value=FOREIGN, partition=number % PARTITIONS)
+        wait_until_forgotten(stream, ids)
+        shell, servers = Shell(capsys), ("--bootstrap-server", kafka.bootstrap_servers)
+        kinds = {found["kind"] for found in shell("status", *servers, "--json").content["findings"]}
+        assert "overdue" not in kinds
+        assert "committed" in shell("ledger", *servers, "--sink-id", stream.sink_id).out
+        assert shell("recover", *servers, "--sink-id", stream.sink_id).exit_code == 0
+        seen = stream.times_seen()
+        assert seen.pop(FOREIGN) == 60 and seen.total() == ROWS and max(seen.values()) == 1
 
 
 def test_a_commit_whose_markers_are_late_shows_its_rows_later(stream_on: Callable[..., BareStream]) -> None:

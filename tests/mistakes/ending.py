@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from kafka_sink.commit import commit_step, each_line, end_txn, ledger_read, ledger_write, next_step, preflight, takeover
+from kafka_sink.commit import (
+    commit_step,
+    each_line,
+    end_txn,
+    ledger_read,
+    ledger_write,
+    marker_search,
+    next_step,
+    preflight,
+    takeover,
+    verdict,
+)
 from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import OpenTransactions
-from kafka_sink.commit.log_scan import RawBatch
+from kafka_sink.commit.log_scan import FetchedPartition, RawBatch
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.open_parts import OpenParts
 from kafka_sink.commit.phase import Phase
@@ -108,7 +119,37 @@ def marker_epoch_not_compared(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(LedgerRead, "_transaction_ended_by", ended_by)
-    patch.setattr(end_txn, "_can_end", can_end)
+    patch.setattr(marker_search, "can_end", can_end)
+
+
+def row_of_another_believed(patch: pytest.MonkeyPatch) -> None:
+    """whatever is at the offset of a transaction's last row tells how that transaction ended"""
+    patch.setattr(verdict, "_has_its_row", lambda *_: True)
+
+
+def stable_offset_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """a row that is shown tells how its transaction ended, though this may be open"""
+    verdict_of = verdict.verdict_of
+
+    def changed(found: FetchedPartition, *asked: Any) -> TransactionOutcome | None:
+        return verdict_of(found._replace(last_stable_offset=2**62), *asked)
+
+    _patch_verdict(patch, changed)
+
+
+def aborted_list_ignored(patch: pytest.MonkeyPatch) -> None:
+    """every transaction whose last row is below the last stable offset counts as committed"""
+    verdict_of = verdict.verdict_of
+
+    def changed(found: FetchedPartition, *asked: Any) -> TransactionOutcome | None:
+        return verdict_of(found._replace(aborted=()), *asked)
+
+    _patch_verdict(patch, changed)
+
+
+def _patch_verdict(patch: pytest.MonkeyPatch, changed: Callable[..., TransactionOutcome | None]) -> None:
+    for module in (verdict, end_txn):
+        patch.setattr(module, "verdict_of", changed)
 
 
 def partitions_not_compared(patch: pytest.MonkeyPatch) -> None:

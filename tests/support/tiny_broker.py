@@ -22,6 +22,7 @@ from kafka_sink.formats.records.scalar import Record, encode_batch, encode_recor
 from kafka_sink.kafka.client.ask import Ask
 
 LEDGER = "ledger"
+READ_COMMITTED = 1
 # Producer id, epoch, state, partitions, and the clock when the transaction began.
 Transaction = tuple[int, int, str, tuple[Any, ...], int]
 EMPTY, ONGOING = "Empty", "Ongoing"
@@ -282,7 +283,11 @@ class TinyBroker:
         partition = (topic["topic"], asked["partition"])
         entries = self.logs.get(partition, [])
         first = asked["fetch_offset"]
+        is_committed = body["isolation_level"] == READ_COMMITTED
         stop = min((one for one in self.segments.get(partition, ()) if one > first), default=len(entries))
+        stop = min(stop, self.last_stable_offset(partition)) if is_committed else stop
+        # Every entry is larger than one byte, and at least one is returned.
+        stop = min(stop, first + 1) if asked["partition_max_bytes"] == 1 else stop
         records = b"".join(
             _at_offset(offset, _marker(entry[0], entry[1], entry[3]) if entry[2] is None else entry[2])
             for offset, entry in enumerate(entries[:stop])
@@ -294,8 +299,22 @@ class TinyBroker:
             "high_watermark": len(entries),
             "last_stable_offset": self.last_stable_offset(partition),
             "records": records,
+            "aborted_transactions": self._aborted(partition, first, stop) if is_committed else None,
         }
         return {"error_code": 0, "responses": [{"topic": topic["topic"], "partitions": [answered]}]}
+
+    def _aborted(self, partition: Any, first: int, stop: int) -> list[dict[str, int]]:
+        """Those that overlap these offsets."""
+        found, open_since = [], dict[int, int]()
+        for offset, (producer_id, _, batch, is_commit) in enumerate(self.logs.get(partition, [])):
+            if batch is not None:
+                if producer_id >= 0:
+                    open_since.setdefault(producer_id, offset)
+                continue
+            since = open_since.pop(producer_id, None)
+            if since is not None and not is_commit and offset >= first and since < stop:
+                found.append({"producer_id": producer_id, "first_offset": since})
+        return found
 
     def last_stable_offset(self, partition: Any) -> int:
         return min(self._open_since(partition).values(), default=len(self.logs.get(partition, [])))

@@ -20,7 +20,7 @@ from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import LedgerListing
-from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing, describe_open, judge_open
+from kafka_sink.commit.open_decisions import HIDDEN_TEXT, Standing, ask_rows, describe_open, judge_open
 from kafka_sink.errors import ConfigError
 from kafka_sink.kafka.client.cluster import NO_LEADER
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
@@ -122,7 +122,8 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
         return
     settings = settings_of(job, client)
     answer = client.run_step(describe_open(settings, records))
-    for each in judge_open(answer, records, brokers_time_ms(client)):
+    seen = client.run_step(ask_rows(settings, answer, records)).outcomes
+    for each in judge_open(answer, records, brokers_time_ms(client), seen):
         text, commands = f"{each.record.key} of sink {each.record.sink_id} is decided", settings.commands
         recover = f"`{commands.recover(each.record.sink_id)}`"
         if each.standing is Standing.OVERDUE:

@@ -26,7 +26,7 @@ from kafka_sink.commit.identity import Line, sink_id_of_checkpoint
 from kafka_sink.commit.ledger import Kind, LedgerRecord
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, NotAnswered, TransactionListing
-from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
+from kafka_sink.commit.open_decisions import OpenDecision, Standing, ask_rows, describe_open, judge_open
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import SetAside
@@ -191,7 +191,9 @@ class SinkClient(ClusterSession):
             limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
             answer = self.client.run(SingleStep(question, self.client.now_ms() + limit_ms))
             at_ms = self.brokers_time(one for one in answer.found.values() if one.state == ONGOING).at_ms
-            judged |= zip((key for key, _ in own), judge_open(answer, records, at_ms), strict=True)
+            rows = ask_rows(self.settings(), answer, records)
+            seen = self.client.run(SingleStep(rows, self.client.now_ms() + limit_ms)).outcomes
+            judged |= zip((key for key, _ in own), judge_open(answer, records, at_ms, seen), strict=True)
         return judged
 
     def list_open_transactions(self) -> TransactionListing:

@@ -31,7 +31,7 @@ from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import OPEN_STATES, LedgerListing, Listed, LogEnds, list_body
 from kafka_sink.commit.log_scan import RawBatch
-from kafka_sink.commit.open_decisions import judge_open
+from kafka_sink.commit.open_decisions import ask_rows, judge_open
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.errors.table.commits import NO_LEDGER
@@ -229,7 +229,11 @@ class ClusterLook:
 
     def _judge_ledger(self, ledger: LedgerFacts, described: DescribeTransactions, at_ms: int) -> LedgerFacts:
         intents = list(_open_here(ledger))
-        judged = judge_open(described, [record for _, record in intents], at_ms)
+        records = [record for _, record in intents]
+        rows = ask_rows(self.settings_of(ledger.topic), described, records)
+        limit_ms = min(self._patience_ms, DESCRIBE_LIMIT_MS)
+        seen = self.client.run(SingleStep(rows, self.client.now_ms() + limit_ms)).outcomes
+        judged = judge_open(described, records, at_ms, seen)
         return replace(
             ledger,
             judged={key: found for (key, _), found in zip(intents, judged, strict=True)},

@@ -182,7 +182,8 @@ def _judge_open(
         if age_ms >= _COMMITTED_MS:
             text = (
                 f"{begin}all of its transactions are committed. The next commit of its query tells the ledger, or the "
-                "command, best before the brokers forget them (transactional.id.expiration.ms, a week unless set)"
+                "command, best before the brokers forget them (transactional.id.expiration.ms, a week unless set) "
+                "and retention takes the rows"
             )
             yield _of_record(Trouble.OPEN, Severity.LOOK, text, record, commands, mend)
     elif standing is Standing.HIDDEN:

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.commit.end_txn import MARKER
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation
+from kafka_sink.commit.verdict import VERDICT
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, LocalProtocolError
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
@@ -179,7 +181,10 @@ def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_show
     assert len(tries) > 2 and all(request.find_again for request in tries[1:])
 
 
-def test_c4_a_marker_is_found_behind_what_retention_has_deleted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c4_what_is_left_of_a_log_without_the_rows_is_not_searched(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention has deleted the rows of the first task."""
     first, start, broker = Leader("t", 0), 3, bench.broker
     receipts = bench.receipts()
     for number in range(start):
@@ -201,7 +206,9 @@ def test_c4_a_marker_is_found_behind_what_retention_has_deleted(bench: Bench, mo
     monkeypatch.setattr(broker, "_on_Fetch", fetch_what_is_left)
     monkeypatch.setattr(broker, "_on_ListOffsets", list_start)
     verdict = bench.commit(receipts, answers={COMMIT: [after(90)] * 1_000})
-    assert verdict.conclusion is Conclusion.DELIVERED and "find log start" in bench.purposes()
+    assert isinstance(verdict.error, CommitLost) and "can no longer be read: 1 rows" in str(verdict.error)
+    asked = [request.purpose for request in bench.asked if request.target == first]
+    assert asked[-3:] == [VERDICT, MARKER, "find log start"]
 
 
 def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for_an_earlier_ones(
@@ -219,8 +226,9 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
             log = bench.broker.logs["t", 0]
             mark = next(offset for offset, entry in enumerate(log) if entry[3] is not None)
             producer_id, epoch, _, _ = log[mark]
-            # The marker is replaced as after compaction; then follows the marker of a later transaction (epoch + 2).
-            log[mark] = (producer_id + 1, 0, None, True)
+            # Row and marker are replaced as after compaction; the marker of a later transaction (epoch + 2) follows.
+            row = next(offset for offset, entry in enumerate(log) if entry[0] == producer_id)
+            log[row] = log[mark] = (producer_id + 1, 0, None, True)
             log.append((producer_id, epoch + 2, None, True))
 
     bench.before = later
@@ -230,7 +238,7 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
 
 @pytest.mark.parametrize("code", [48, 90, 47, 49, 120, 59, 105])
 @pytest.mark.parametrize("was_committed", [True, False])
-def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
+def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_log(
     bench: Bench, code: int, was_committed: bool
 ) -> None:
     receipts = bench.receipts()
@@ -246,7 +254,7 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
 
     bench.before_next(COMMIT, ended)
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [code]})
-    assert "look for marker" in bench.purposes()
+    assert VERDICT in bench.purposes()
     if was_committed:
         assert verdict.conclusion is Conclusion.DELIVERED
         check_delivered(bench)
@@ -258,7 +266,7 @@ def test_c4_without_any_marker_left_the_fate_is_unresolved_and_said_so(bench: Be
     receipts = bench.receipts()
 
     def cleaned(request: Ask) -> None:
-        if request.purpose == "look for marker":
+        if request.purpose == VERDICT:
             bench.broker.logs["t", 0] = [(1, 0, None, True)] * 3
 
     bench.before = cleaned

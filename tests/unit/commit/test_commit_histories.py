@@ -81,18 +81,18 @@ c3 a permission that is lost for a moment after an unknown answer is waited for
 
 c3 fenced after an unknown answer asks the log whether the decision was made and it was
     fenced:"end ledger transaction",1 gets:"end ledger transaction",after commit:0=pending visible=1,1
-    times:"look for marker"=1
+    times:"ask what readers see"=1
 
 c3 fenced after an unknown answer asks the log again when a quota is used up
-    fenced:"end ledger transaction",1 gets:"end ledger transaction",after gets:"look for marker",89,89
-    commit:0=pending visible=1,1 times:"look for marker"=3
+    fenced:"end ledger transaction",1 gets:"end ledger transaction",after gets:"ask what readers see",89,89
+    commit:0=pending visible=1,1 times:"ask what readers see"=3
 
 c3 fenced after an unknown answer asks the log and decides once more as it was not and nobody has claimed
     fenced:"end ledger transaction",1 gets:"end ledger transaction",lost commit:0=delivered
-    times:"look for marker"=1 times:"fence older drivers"=2 visible=1,1 ledger=done
+    times:"ask what readers see"=1 times:"fence older drivers"=2 visible=1,1 ledger=done
 
 a driver whose time is up while it looks whether it was fenced says so
-    gets:"end ledger transaction",-,lost,90 gets:"look for marker",lost* commit:0=pending
+    gets:"end ledger transaction",-,lost,90 gets:"ask what readers see",lost* commit:0=pending
     says:"could not be updated: no time left"
 
 c4 an id that may not be used leaves the decision open and names what is missing

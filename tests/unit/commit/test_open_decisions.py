@@ -35,7 +35,7 @@ def answered(*found: TransactionDescription, refused: Set[str] = frozenset()) ->
 def judged(
     *found: TransactionDescription, wall_ms: int = START_MS + 20_000, refused: Set[str] = frozenset()
 ) -> OpenDecision:
-    (decision,) = judge_open(answered(*found, refused=refused), [RECORD], wall_ms)
+    (decision,) = judge_open(answered(*found, refused=refused), [RECORD], wall_ms, {})
     return decision
 
 
@@ -97,14 +97,14 @@ def test_the_commit_of_the_last_epoch_gives_another_producer_id(
     record = replace(RECORD, entries=(ENTRIES[0], used_up))
     states = [described(0, "CompleteCommit", epoch=6), second]
     found: Any = answered(*states)
-    assert judge_open(found, [record], START_MS)[0].standing is standing
+    assert judge_open(found, [record], START_MS, {})[0].standing is standing
 
 
 def test_in_transaction_version_1_an_id_in_use_again_proves_nothing() -> None:
     old = replace(RECORD, entries=tuple(replace(entry, transaction_version=1) for entry in ENTRIES))
     states = [described(0, "CompleteCommit"), described(1, "Ongoing", epoch=6)]
     found: Any = answered(*states)
-    assert judge_open(found, [old], START_MS)[0].standing is OVERDUE
+    assert judge_open(found, [old], START_MS, {})[0].standing is OVERDUE
 
 
 def test_a_transaction_whose_time_is_over_makes_it_overdue_before_its_coordinator_has_noticed() -> None:
@@ -117,7 +117,7 @@ def test_a_decision_with_an_id_that_may_not_be_described_is_hidden_and_no_other_
     other = replace(RECORD, sink_id="payments")
     theirs = {one.transactional_id for one in other.transactions[:1]}
     states = answered(described(0, "CompleteCommit"), described(1, "CompleteCommit"), refused=theirs)
-    assert [one.standing for one in judge_open(states, [other, RECORD], START_MS)] == [
+    assert [one.standing for one in judge_open(states, [other, RECORD], START_MS, {})] == [
         Standing.HIDDEN,
         Standing.COMMITTED,
     ]
@@ -128,7 +128,7 @@ def test_a_decision_with_an_id_that_may_not_be_described_is_hidden_and_no_other_
 def test_brokers_that_do_not_tell_leave_it_unknown() -> None:
     for part in (SimpleNamespace(failure="refused"), SimpleNamespace(failure=None, is_supported=False)):
         found: Any = part
-        assert judge_open(found, [RECORD], 0) == [OpenDecision(RECORD, UNKNOWN)]
+        assert judge_open(found, [RECORD], 0, {}) == [OpenDecision(RECORD, UNKNOWN)]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kafka_sink.commit.ledger import claim_key
 from kafka_sink.commit.ledger_codec import encode_claim
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.session import Conclusion, DriverSession
+from kafka_sink.commit.verdict import VERDICT
 from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.kafka.client.ask import Ask, ReplyKind
 from tests.unit.commit.driver_bench import (
@@ -121,9 +122,9 @@ def test_a_record_that_the_log_shows_as_aborted_tells_who_ended_it(bench: Bench)
     assert write.reason.startswith("sink-driver: EndTxn was answered with PRODUCER_FENCED")
 
 
-@pytest.mark.parametrize(("first", "is_searched"), [(NOT_SENT, False), (LOST, True)])
+@pytest.mark.parametrize(("first", "is_asked"), [(NOT_SENT, False), (LOST, True)])
 def test_only_an_end_that_may_have_arrived_puts_a_record_in_doubt(
-    first: ReplyKind, is_searched: bool, bench: Bench
+    first: ReplyKind, is_asked: bool, bench: Bench
 ) -> None:
     """Fenced after a try of which no byte was sent: the record is certainly not written, and no log has to tell."""
     session = bench.session()
@@ -133,4 +134,4 @@ def test_only_an_end_that_may_have_arrived_puts_a_record_in_doubt(
     bench.before_next("end ledger transaction", bench.take_the_drivers_id, which=2)
     bench.drive(SingleStep(write, bench.now_ms + 60_000), {"end ledger transaction": [first]})
     assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
-    assert ("look for marker" in bench.purposes()) is is_searched
+    assert (VERDICT in bench.purposes()) is is_asked

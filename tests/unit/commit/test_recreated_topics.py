@@ -17,6 +17,7 @@ from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.commit.verdict import VERDICT
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.kafka.client.ask import Ask
 from tests.support.tiny_broker import LEDGER
@@ -115,14 +116,15 @@ def decide_and_time_out(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("choice", [DriverOperation.ACCEPT, DriverOperation.REPLAY])
-@pytest.mark.parametrize("asked", [MARKER, LOG_START])
+@pytest.mark.parametrize("asked", [VERDICT, MARKER, LOG_START])
 def test_a_decision_whose_topic_is_gone_waits_for_a_choice_and_not_for_the_topic(
     bench: Bench, asked: str, choice: DriverOperation
 ) -> None:
     """Its transactions have timed out, and no log tells their end any more."""
     decide_and_time_out(bench)
     began_ms = bench.now_ms
-    answers = {MARKER: [1, 1] if asked == LOG_START else [], asked: [TOPIC_GONE] * 1_000}
+    out_of_range = {VERDICT: [1, 1], MARKER: [1, 1] if asked == LOG_START else []}
+    answers = {**(out_of_range if asked != VERDICT else {}), asked: [TOPIC_GONE] * 1_000}
     # Planning of the restarted query; then the command, and the query after it.
     for operation in (DriverOperation.RECOVER, DriverOperation.FINISH):
         verdict = bench.run(operation, session=bench.session(run="2" * 16), answers=answers)
@@ -141,7 +143,7 @@ def test_the_open_decision_of_a_write_without_a_name_whose_topic_is_gone_is_take
     bench.decide([receipt], DriverSession(sink_id, "7" * 16))
     bench.time_out(receipt)
     bench.settle()
-    answers = {MARKER: [TOPIC_GONE] * 1_000}
+    answers = {VERDICT: [TOPIC_GONE] * 1_000}
     helped = bench.run(DriverOperation.RECOVER, session=bench.session(), answers=answers)
     assert [record.key for record in helped.others] == [UNNAMED_BATCH] and f"--sink-id {sink_id}" in helped.notes[0]
     lost = bench.run(DriverOperation.FINISH, session=DriverSession(sink_id), answers=answers)
@@ -157,7 +159,7 @@ def test_a_topic_that_brokers_do_not_know_for_a_while_is_searched_for_the_end_of
 ) -> None:
     """A broker that has just started knows no topics. It is believed if it is never contradicted."""
     decide_and_time_out(bench)
-    answers = {MARKER: [*[TOPIC_GONE] * 20, *between, *[TOPIC_GONE] * 20]}
+    answers = {VERDICT: [*[TOPIC_GONE] * 20, *between, *[TOPIC_GONE] * 20]}
     verdict = bench.run(DriverOperation.FINISH, session=bench.session(), answers=answers)
     assert isinstance(verdict.error, CommitLost) and "Not committed, rows not visible: 2 rows" in str(verdict.error)
 
