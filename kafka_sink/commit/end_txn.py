@@ -239,7 +239,7 @@ class CommitTransactions(CommitStep):
         elif one.gone_since_ms is None:
             one.gone_since_ms = now_ms
         elif now_ms - one.gone_since_ms >= self.settings.short_log_ms:
-            for gone in self._concerned(reply.ask):
+            for gone in self._list_concerned(reply.ask):
                 gone.outcome = TransactionOutcome.UNRESOLVED
             self._drop(reply.ask)
             return
@@ -254,7 +254,7 @@ class CommitTransactions(CommitStep):
         if ask.purpose == PARTITIONS and not self._decided[ask.number].is_forbidden:
             self._go_on_to_end(now_ms, ask)
             return
-        for one in self._concerned(ask):
+        for one in self._list_concerned(ask):
             one.obstacle = reason
         self._drop(ask)
 
@@ -339,7 +339,7 @@ class CommitTransactions(CommitStep):
                 self.asks.drop(ask)
         del self._searches[search.log]
 
-    def _concerned(self, ask: Ask) -> list[DecidedTransaction]:
+    def _list_concerned(self, ask: Ask) -> list[DecidedTransaction]:
         if ask.purpose not in SEARCHING:
             return [self._decided[ask.number]]
         return [self._decided[number] for number in self._search_of(ask).sought]
@@ -370,6 +370,7 @@ class CommitTransactions(CommitStep):
         if search.offset == before:
             self._on_no_marker(now_ms, ask, search, found.high_watermark)
         else:
+            search.empty_since_ms = None
             self._go_on(now_ms, ask, search)
 
     def _go_on(self, now_ms: int, ask: Ask, search: MarkerSearch) -> None:
@@ -382,8 +383,13 @@ class CommitTransactions(CommitStep):
 
     def _on_no_marker(self, now_ms: int, ask: Ask, search: MarkerSearch, shown_to: int) -> None:
         """What is shown of the log was read. A leader that has just started may show less than there is, but it tells
-        the end of its log only when it knows that (KIP-207)."""
+        the end of its log only when it knows that (KIP-207). With tiered storage an answer may be empty in the middle of
+        the log, as long as the other storage takes its time; and some servers never show what is at the end."""
+        if search.empty_since_ms is None:
+            search.empty_since_ms = now_ms
         is_all_shown = search.end_offset is not None and shown_to >= search.end_offset
+        if search.offset < (search.end_offset or 0):
+            is_all_shown &= now_ms - search.empty_since_ms >= self.settings.short_log_ms
         for number in list(search.sought):
             one = self._decided[number]
             if not search.has_ended(number):
@@ -433,7 +439,7 @@ class CommitTransactions(CommitStep):
         if search.short_since_ms is None:
             search.short_since_ms = now_ms
         if now_ms - search.short_since_ms >= self.settings.short_log_ms:
-            for one in self._concerned(ask):
+            for one in self._list_concerned(ask):
                 one.outcome = TransactionOutcome.UNRESOLVED
             self._drop(ask)
         else:

@@ -33,6 +33,8 @@ class MarkerSearch:
     short_since_ms: int | None = None
     # Since when brokers have said, without a word to the contrary, that there is no such topic.
     gone_since_ms: int | None = None
+    # Since when answers have had no records.
+    empty_since_ms: int | None = None
     # Up to where a log without markers is believed; None: that was not asked yet.
     end_offset: int | None = None
 

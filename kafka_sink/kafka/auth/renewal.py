@@ -57,6 +57,7 @@ class Renewed(Generic[T]):
         # Threads that need another at the same moment fetch one.
         self._fetching = threading.Lock()
         self._failures = 0
+        self._fetched_s = 0.0
         self._timer: threading.Timer | None = None
         self._store(self._get_first())
 
@@ -85,14 +86,14 @@ class Renewed(Generic[T]):
         with self._lock:
             value, end_s = self._value, self._end_s
         if end_s is None:
-            return self._shared()
+            return self._share()
         if time.time() >= end_s:
             # The timer failed repeatedly, its host was suspended, or it was lost in a fork.
             self._store(self._get())
             return self._value
         return value
 
-    def _shared(self) -> T:
+    def _share(self) -> T:
         with self._fetching:
             with self._lock:
                 value, fetched_s = self._value, self._fetched_s

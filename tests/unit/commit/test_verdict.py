@@ -216,6 +216,38 @@ def test_a_search_ends_with_the_time_of_the_operation(bench: Bench, operation: D
     assert isinstance(found.error, CommitLost) and "can no longer be read: 4 rows" in str(found.error)
 
 
+def without_shown_records(bench: Bench) -> Any:
+    """As brokers answer whose tiered storage takes longer than they wait for it, and those that hide what is there."""
+
+    def answer(request: Ask) -> dict[str, Any]:
+        told = bench.broker.answer(request)
+        (partition,) = told["responses"][0]["partitions"]
+        partition |= {"records": b""}
+        return told
+
+    return answer
+
+
+def test_answers_without_records_are_not_taken_for_the_end_of_the_log(bench: Bench) -> None:
+    receipts = in_one_partition(bench)
+    bench.decide(receipts)
+    forget(bench, receipts, commit=True)
+    answers = {purpose: [without_shown_records(bench)] * count for purpose, count in ((VERDICT, 2), (MARKER, 10))}
+    found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND), answers=answers)
+    assert found.conclusion is Conclusion.RECOVERED, found.error
+
+
+def test_of_a_log_that_is_never_shown_to_its_end_nothing_more_is_expected(bench: Bench) -> None:
+    receipts = in_one_partition(bench)
+    bench.decide(receipts)
+    forget(bench, receipts, commit=True)
+    answers = {purpose: [without_shown_records(bench)] * 10_000 for purpose in (VERDICT, MARKER)}
+    began_ms = bench.now_ms
+    found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND), answers=answers)
+    assert isinstance(found.error, CommitLost) and "can no longer be read: 4 rows" in str(found.error)
+    assert bench.now_ms - began_ms >= bench.settings.short_log_ms
+
+
 @pytest.mark.parametrize(
     ("patience_ms", "stable", "count"),
     [(20_000, 1 << 40, 10_000), (120_000, 0, 10_000), (120_000, 1 << 40, 70)],
