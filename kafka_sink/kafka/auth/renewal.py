@@ -59,6 +59,7 @@ class Renewed(Generic[T]):
         self._failures = 0
         self._fetched_s = 0.0
         self._timer: threading.Timer | None = None
+        self._fetched_s = 0.0
         self._store(self._get_first())
 
     def __del__(self) -> None:
