@@ -57,7 +57,6 @@ class Renewed(Generic[T]):
         # Threads that need another at the same moment fetch one.
         self._fetching = threading.Lock()
         self._failures = 0
-        self._fetched_s = 0.0
         self._timer: threading.Timer | None = None
         self._fetched_s = 0.0
         self._store(self._get_first())
