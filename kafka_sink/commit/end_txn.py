@@ -58,6 +58,11 @@ WITHOUT_LEADER = (
 SEARCH_TOO_LONG = (
     "{}-{}: time was up before its log was searched to its end for how transactions have ended (up to offset {})"
 )
+UNKNOWN_AND_OPEN = (
+    "{}-{} shows it open, and its coordinator does not know it. If that is still so when its time-out is over, the "
+    'coordinators have lost their log: nobody can commit it any more. Then end it as "Readers stop at an offset" in '
+    "docs/troubleshooting.md says, with `abort`; the next start tells what is missing"
+)
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
 PARTITIONS, MARKER_END = "find partitions of transaction", "find log end"
 SEARCHING = (MARKER, MARKER_START, MARKER_END)
@@ -112,6 +117,8 @@ class DecidedTransaction:
     leaderless: str = ""
     # Since when brokers have said, without a word to the contrary, that there is no such topic.
     gone_since_ms: int | None = None
+    # Its coordinator did not know it, and its log shows it open.
+    is_unknown_and_open: bool = False
 
     @property
     def log(self) -> Leader:
@@ -172,7 +179,10 @@ class CommitTransactions(CommitStep):
 
     @property
     def reason(self) -> str:
-        return self.obstacle or super().reason
+        if self.obstacle:
+            return self.obstacle
+        orphans = (one.log for one in self._decided if one.outcome is None and one.is_unknown_and_open)
+        return ". ".join([super().reason, *(UNKNOWN_AND_OPEN.format(*log) for log in [*orphans][:1])])
 
     def stop_retrying(self, now_ms: int) -> None:
         """Time is up: every request is still sent and answered once, but not retried, and no log is searched any more.
@@ -393,8 +403,8 @@ class CommitTransactions(CommitStep):
         for number in list(search.sought):
             one = self._decided[number]
             if not search.has_ended(number):
-                # The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written
-                # yet.
+                # The coordinator that said otherwise was wrong, or the marker is not written yet.
+                one.is_unknown_and_open = True
                 del search.sought[number]
                 self.asks.repeat(now_ms, self._ask_end(now_ms, one, are_leaders_known=True), find_again=True)
             elif is_all_shown:

@@ -284,6 +284,19 @@ def test_no_search_begins_when_time_is_up(bench: Bench) -> None:
     assert isinstance(found.error, CommitPending) and MARKER not in bench.purposes()
 
 
+def test_a_transaction_that_its_coordinator_has_forgotten_while_it_is_open_names_the_way_out(bench: Bench) -> None:
+    """The coordinators have lost their log. Nobody can commit it, and no time-out ends it."""
+    receipts = in_one_partition(bench)
+    bench.decide(receipts)
+    for receipt in receipts:
+        assert receipt.transaction is not None
+        del bench.broker.transactions[receipt.transaction.transactional_id]
+    found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND))
+    assert isinstance(found.error, CommitPending)
+    assert "t-9 shows it open, and its coordinator does not know it" in str(found.error)
+    assert "Readers stop at an offset" in str(found.error)
+
+
 # ---- how an open decision stands ----
 
 ENTRIES = tuple(TransactionEntry(task, 0, 100 + task, 5, 2, "t", task, 9, 0) for task in (0, 1))
