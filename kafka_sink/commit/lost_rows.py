@@ -39,7 +39,13 @@ class LostRows:
     def __init__(self) -> None:
         self.problem = self.note = ""
         self._short: Sequence[ShortPart] = ()
-        self._since_ms: dict[int, int] = {}
+        # Since when a look has found nothing.
+        self._missing_since_ms: dict[int, int] = {}
+
+    @property
+    def suspicion(self) -> str:
+        """What is lost unless it is found yet."""
+        return next((_loss_text(self._short[number]) for number in self._missing_since_ms), "")
 
     def asks(self, short: Iterable[ShortPart]) -> list[Ask]:
         self._short = tuple(islice(short, LOOKS_MAX))
@@ -56,8 +62,9 @@ class LostRows:
         one = self._short[number]
         last_offset = one.written.last_offset
         found = next((each for each in raw_batches(fetched.records) if each.next_offset > last_offset), None)
-        if found is None and now_ms - self._since_ms.setdefault(number, now_ms) < PATIENCE_MS:
+        if found is None and now_ms - self._missing_since_ms.setdefault(number, now_ms) < PATIENCE_MS:
             return False
+        self._missing_since_ms.pop(number, None)
         owner = None if found is None else (found.producer_id, found.producer_epoch)
         if owner != one.transaction.identity:
             self.problem = self.problem or _loss_text(one)

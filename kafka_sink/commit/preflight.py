@@ -186,6 +186,8 @@ class Preflight(DescribeTransactions):
 
     @property
     def lateness(self) -> str:
+        if self._lost_rows.suspicion:
+            return self._lost_rows.suspicion
         if not self._leaderless:
             margin_ms = self.settings.margin_ms
             return time_problem(self.limit_ms + margin_ms, margin_ms) or super().lateness

@@ -82,6 +82,15 @@ def test_a_log_that_ends_before_the_rows_is_looked_at_for_five_seconds(bench: Be
     assert all(ask.find_again for ask in looks(bench)), "each look goes to the leader of fresh metadata"
 
 
+def test_a_batch_without_the_time_for_that_names_the_loss(bench: Bench) -> None:
+    bench.settings = replace(bench.settings, margin_ms=500)
+    receipts = [replace(one, timeout_ms=3_000, remaining_ms=3_000) for one in receipts_of(bench)]
+    bench.broker.lose_tail(WHERE)
+    began_ms = bench.now_ms
+    assert "the last 1 of them are gone" in refusal(bench, bench.commit(receipts))
+    assert bench.now_ms - began_ms < lost_rows.PATIENCE_MS
+
+
 def test_rows_that_appear_meanwhile_are_not_lost(bench: Bench) -> None:
     receipts = receipts_of(bench)
     hidden = bench.broker.logs[WHERE].pop()
