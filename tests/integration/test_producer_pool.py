@@ -268,24 +268,27 @@ def test_a_forked_child_starts_with_an_empty_pool_and_leaves_the_parents_connect
         POOL.close()
 
 
-def test_a_producer_that_knows_of_too_few_partitions_asks_once_and_another_one_asks_nothing() -> None:
+def test_a_producer_that_knows_of_too_few_partitions_asks_once_and_another_one_asks_nothing(
+    pool: ProducerPool,
+) -> None:
     with EmbeddedBroker(1, topics={TOPIC: 2}) as broker:
-        with Producer(parse_producer_options({"bootstrap.servers": broker.bootstrap_servers})) as producer:
+        producer = take(pool, parse_producer_options({"bootstrap.servers": broker.bootstrap_servers}))
 
-            def look_ahead(partition_count: int) -> tuple[int, int]:
-                """How many partitions it then knows, and how many requests that took."""
-                asked = len(metadata)
-                producer.look_ahead(TOPIC, partition_count)
-                return len(producer.partitions_for(TOPIC)), len(metadata) - asked
+        def look_ahead(partition_count: int) -> tuple[int, int]:
+            """How many partitions it then knows, and how many requests that took."""
+            asked = len(metadata)
+            producer.look_ahead(TOPIC, partition_count)
+            return len(producer.partitions_for(TOPIC)), len(metadata) - asked
 
-            metadata: list[str] = []
-            producer.partitions_for(TOPIC)
-            broker.do(lambda core: note_requests(core, metadata))
-            broker.do(lambda core: core.cluster.grow_topic(TOPIC, 5))
-            assert look_ahead(0) == look_ahead(2) == (2, 0)
-            assert look_ahead(5) == (5, 1)
-            assert look_ahead(5) == (5, 0)
-            assert look_ahead(9) == (5, 1), "the topic may have been created again with fewer"
+        metadata: list[str] = []
+        producer.partitions_for(TOPIC)
+        broker.do(lambda core: note_requests(core, metadata))
+        broker.do(lambda core: core.cluster.grow_topic(TOPIC, 5))
+        assert look_ahead(0) == look_ahead(2) == (2, 0)
+        assert look_ahead(5) == (5, 1)
+        assert look_ahead(5) == (5, 0)
+        assert look_ahead(9) == (5, 1), "the topic may have been created again with fewer"
+        producer.close(0)
 
 
 def note_requests(core: BrokerCluster, metadata: list[str]) -> None:

@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kafka_sink.options import ProducerOptions
-from tests.sim.delivery.breakers import CANCELLED, COMMAND, LOST_TAILS, REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
+from tests.sim.delivery.breakers import (
+    CANCELLED,
+    COMMAND,
+    LOST_TAILS,
+    REPLAY_MISMATCH,
+    UNNAMED,
+    breaker_faults,
+    drawn_breakers,
+)
 from tests.sim.dice import Dice
 from tests.sim.scenario import (
     LINKS,
