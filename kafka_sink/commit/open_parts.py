@@ -7,6 +7,11 @@ tells since which offset a producer id has a transaction open: a part that was a
 offset than the task's first row. There is no cheaper sign: the last stable offset is about the oldest open transaction
 of all, and what a marker has ended leaves no trace at the coordinator.
 
+The same answer has the sequence number of the producer's last record. A task begins its transaction with an epoch of
+its own, so it numbers its records from 0 in each partition, whatever is split or sent again: the number is one less
+than what was acknowledged. If it is lower, brokers may have lost the end of their log under the open transaction, and
+lost_rows.py looks.
+
 The leaders are asked in parallel with the coordinators. Where they do not answer (Read on the topic is missing, brokers
 before Kafka 2.8, servers without DescribeProducers), or tell of too many producers, only the coordinator's list of
 partitions is compared. That finds every abort of a transaction but three: a marker of Kafka's own tool; in version 1 an
@@ -17,10 +22,10 @@ as from an old client, after which the task writes to all of its partitions agai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
+from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.kafka.client.ask import Leaders
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
@@ -42,8 +47,29 @@ TOO_MANY = f"they would tell of more than {PRODUCERS_ASKED_MAX} producers"
 # earlier batches had as many. It costs one more round trip.
 SAMPLED_FROM = 100
 NOTHING_OPEN = -1
+# After the last number comes 0.
+SEQUENCE_MODULUS = 2**31
 
 Partition = tuple[str, int]
+
+
+class ToldPart(NamedTuple):
+    """What a leader tells of a producer. `last_sequence` -1: nothing."""
+
+    start: int
+    epoch: int
+    last_sequence: int
+
+
+NOT_TOLD_OF = ToldPart(NOTHING_OPEN, -1, -1)
+
+
+class ShortPart(NamedTuple):
+    """A leader tells of fewer records than it, or another leader before it, has acknowledged."""
+
+    transaction: PreparedTransaction
+    written: WrittenPartition
+    missing_count: int
 
 
 class ProducerQuestion:
@@ -116,7 +142,7 @@ class OpenParts(ProducerQuestion):
     ) -> None:
         super().__init__(partitions, is_sampled=own_count > SAMPLED_FROM and not is_known)
         self._producer_ids = frozenset(producer_ids)
-        self._starts: dict[Partition, dict[int, int]] = {}
+        self._parts: dict[Partition, dict[int, ToldPart]] = {}
         if own_count > PRODUCERS_ASKED_MAX:
             self.give_up(TOO_MANY)
 
@@ -129,8 +155,8 @@ class OpenParts(ProducerQuestion):
         return NOT_TOLD.format(self.refusal) if self.refusal else ""
 
     def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
-        self._starts[where] = {
-            one["producer_id"]: one["current_txn_start_offset"]
+        self._parts[where] = {
+            one["producer_id"]: ToldPart(one["current_txn_start_offset"], one["producer_epoch"], one["last_sequence"])
             for one in producers
             if one["producer_id"] in self._producer_ids
         }
@@ -138,12 +164,27 @@ class OpenParts(ProducerQuestion):
     def closed_part(self, transaction: PreparedTransaction, written: Iterable[WrittenPartition]) -> str | None:
         """The first partition in which some of these rows are outside the open transaction, in words."""
         for each in written:
-            starts = self._starts.get((each.topic, each.partition))
-            if starts is None:
+            told = self._parts.get((each.topic, each.partition))
+            if told is None:
                 continue
-            start = starts.get(transaction.producer_id, NOTHING_OPEN)
+            start = told.get(transaction.producer_id, NOT_TOLD_OF).start
             # A broker may acknowledge a retried request without its offset (-1).
             if start == NOTHING_OPEN or (each.first_offset >= 0 and start > each.first_offset):
                 since = "is not open" if start == NOTHING_OPEN else f"is open since offset {start} only"
                 return f"{since} in {each.topic}-{each.partition}, where its rows begin at offset {each.first_offset}"
         return None
+
+    def short_parts(self, receipt: TaskReceipt) -> Iterator[ShortPart]:
+        """Not where the place of some rows is unknown: nobody could look for them."""
+        transaction = receipt.transaction
+        assert transaction is not None
+        for each in receipt.written:
+            where = each.topic, each.partition
+            told = self._parts.get(where, {}).get(transaction.producer_id, NOT_TOLD_OF)
+            is_known = told.epoch == transaction.producer_epoch and told.last_sequence >= 0
+            if not is_known or each.last_offset < 0 or where in receipt.unknown:
+                continue
+            missing_count = (each.row_count - 1 - told.last_sequence) % SEQUENCE_MODULUS
+            # Of an open part the first row is there.
+            if 0 < missing_count < min(each.row_count, SEQUENCE_MODULUS // 2):
+                yield ShortPart(transaction, each, missing_count)

@@ -13,7 +13,7 @@ a topic is gone.
 
 Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
 partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
-(open_parts.py).
+(open_parts.py), and up to its last one (lost_rows.py).
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from kafka_sink.commit.describe_transactions import DescribeTransactions, Transa
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, MESSAGE_BYTES, policy_problem
 from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteState
+from kafka_sink.commit.log_scan import read_fetch_answer
+from kafka_sink.commit.lost_rows import LAST_ROWS, LostRows
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.commit.time_left import TimeLeft, time_problem
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
+from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.wire.apis import (
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
+    FETCH,
     METADATA,
     ONGOING,
     RESOURCE_TOPIC,
@@ -98,6 +102,7 @@ class Preflight(DescribeTransactions):
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self._part_count = sum(len(receipt.written) for receipt in receipts)
         self.open_parts = self._new_open_parts()
+        self._lost_rows = LostRows()
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
 
@@ -177,17 +182,19 @@ class Preflight(DescribeTransactions):
         """What could not be checked."""
         if not self.is_supported:
             return [NOT_DESCRIBED]
-        return [self.open_parts.note] if self.open_parts.note else []
+        return [note for note in (self.open_parts.note, self._lost_rows.note) if note]
 
     @property
     def lateness(self) -> str:
+        if self._lost_rows.suspicion:
+            return self._lost_rows.suspicion
         if not self._leaderless:
             margin_ms = self.settings.margin_ms
             return time_problem(self.limit_ms + margin_ms, margin_ms) or super().lateness
         return f"{self._leaderless}, and too little time is left before its transactions time out"
 
     def on_lost(self, now_ms: int, reply: Reply) -> None:
-        if reply.ask.purpose in (LEADERS, TIME, ROOM):
+        if reply.ask.purpose in (LEADERS, TIME, ROOM, LAST_ROWS):
             CommitStep.on_lost(self, now_ms, reply)
         else:
             super().on_lost(now_ms, reply)
@@ -199,6 +206,8 @@ class Preflight(DescribeTransactions):
             self._on_open_parts(now_ms, reply)
         elif reply.ask.purpose == TIME:
             self._on_time(now_ms, reply)
+        elif reply.ask.purpose == LAST_ROWS:
+            self._on_last_rows(now_ms, reply.ask, reply.bodies[0])
         else:
             super().on_bodies(now_ms, reply)
             if not self._missing:
@@ -253,6 +262,9 @@ class Preflight(DescribeTransactions):
             self.open_parts.give_up(NOT_SPOKEN)
         elif reply.ask.purpose == TIME:
             self.asks.drop(reply.ask)
+        elif reply.ask.purpose == LAST_ROWS:
+            self.asks.drop(reply.ask)
+            self._lost_rows.on_doubt(reply.ask.number, "nobody can look for their last record")
         else:
             super().on_unsupported(now_ms, reply)
             self.limit_ms = self._time_left.undescribed_ms - self.settings.margin_ms
@@ -274,6 +286,26 @@ class Preflight(DescribeTransactions):
         else:
             self._session.has_few_producers = not self.open_parts.is_crowded
             self._session.crowded_ms = now_ms if self.open_parts.is_crowded else None
+            self._look_for_last_rows(now_ms)
+
+    def _look_for_last_rows(self, now_ms: int) -> None:
+        """Where a leader tells of fewer records than were acknowledged."""
+        short = (one for _, receipt in self._checked for one in self.open_parts.short_parts(receipt))
+        for ask in self._lost_rows.asks(short):
+            self.asks.add(now_ms, ask)
+
+    def _on_last_rows(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        fetched = read_fetch_answer(body)
+        found = driver_outcome(FETCH, fetched.error_code)
+        if self.repeat_if_meant(now_ms, ask, fetched.error_code):
+            return
+        if found not in (DriverOutcome.DONE, DriverOutcome.OUT_OF_RANGE):
+            self._lost_rows.on_doubt(ask.number, describe_answer(FETCH.name, fetched.error_code))
+        elif not self._lost_rows.on_fetched(now_ms, ask.number, fetched):
+            self.last_trouble = "acknowledged rows are not in the log of their leader"
+            self.asks.repeat(now_ms, ask, find_again=True)
+            return
+        self.asks.drop(ask)
 
     def _on_metadata(self, now_ms: int, ask: Ask, metadata: Mapping[str, Any]) -> None:
         gone = self._find_gone(metadata)
@@ -296,13 +328,14 @@ class Preflight(DescribeTransactions):
             self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
             self._describe(now_ms, 1)
-            self.open_parts = self._new_open_parts()
+            self.open_parts, self._lost_rows = self._new_open_parts(), LostRows()
             self._ask_leaders(now_ms, 1)
 
     def check(self) -> PreflightResult:
         """What the descriptions say, when it is finished."""
         if not self.is_supported:
-            return PreflightResult(time_problem(self._time_left.undescribed_ms, self.settings.margin_ms))
+            time_left = time_problem(self._time_left.undescribed_ms, self.settings.margin_ms)
+            return PreflightResult(self._lost_rows.problem or time_left)
         described: list[tuple[TransactionDescription, TaskReceipt]] = []
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
@@ -311,7 +344,7 @@ class Preflight(DescribeTransactions):
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
-        problem = self._time_left.problem(described, is_asked=self._is_time_asked)
+        problem = self._lost_rows.problem or self._time_left.problem(described, is_asked=self._is_time_asked)
         return PreflightResult(problem, min(state.start_ms for state, _ in described))
 
     @property

@@ -156,6 +156,8 @@ class SinkOptions:
     notices: tuple[str, ...]
     # Metrics and lineage; None if no option enables them.
     telemetry: TelemetryOptions | None
+    # No option: how many partitions `topic` had when planning asked the brokers; 0: it has not.
+    partition_count: int = 0
 
     @property
     def is_exactly_once(self) -> bool:

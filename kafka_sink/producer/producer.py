@@ -195,13 +195,17 @@ class Producer:
         futures; flush does not raise them."""
         self._operations.flush(timeout_s)
 
-    def look_ahead(self, topic: str) -> None:
-        """Requests the topic's partitions in advance, so that the first row need not wait for them."""
+    def look_ahead(self, topic: str, partition_count: int = 0) -> None:
+        """Requests the topic's partitions in advance, so that the first row need not wait for them. If fewer are known
+        than `partition_count` it waits for news."""
         check_row(topic, None, None)
         check_string("the name of a topic", topic, "topic")
-        if self._mailbox.cluster.partition_count(topic) is None:
+        known_count = self._mailbox.cluster.partition_count(topic)
+        if known_count is None:
             self._mailbox.post(c.WantTopic(topic))
             self._mailbox.wake()
+        elif known_count < partition_count:
+            self.partitions_for(topic, anew=True)
 
     def partitions_for(self, topic: str, *, anew: bool = False) -> list[PartitionInfo]:
         """As they are known, which may be `metadata.max.age.ms` old. `anew`: the brokers are asked now."""

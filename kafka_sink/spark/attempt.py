@@ -43,7 +43,11 @@ def begin_attempt(options: SinkOptions, place: TaskPlace, meter: TaskMeter | Non
         producer_options, _transactional_id(identity), next_identity(last, producer_options)
     )
     attempt = Attempt(options, place, meter, producer_options, identity, last, producer, boot_s())
-    attempt.note_producer()
+    try:
+        attempt.note_producer()
+    except BaseException:
+        producer.close(0)
+        raise
     if identity is not None and not has_begun:
         attempt.begin(identity)
     return attempt
@@ -69,7 +73,8 @@ class Attempt:
     def note_producer(self) -> None:
         self.retries_before = self.producer.retried_record_count
         if self.options.topic is not None:
-            self.producer.look_ahead(self.options.topic)
+            # An idle producer may not know yet of partitions that new ones place rows in: a key would be in two.
+            self.producer.look_ahead(self.options.topic, self.options.partition_count)
         if self.meter is not None:
             self.meter.begin(self.producer)
 

@@ -25,18 +25,20 @@ from kafka_sink.spark.driver import ANSWERS, CLIENTS, Driver, marks_of
 _LOGGER = logging.getLogger("kafka_sink")
 
 
-def create_topics(options: SinkOptions) -> None:
+def create_topics(options: SinkOptions) -> int:
     """Creates the topics of `topic.create`. The brokers are asked at each planning: a topic may have been deleted since
-    the last one, and this process may live as long as the application."""
+    the last one, and this process may live as long as the application. Returns how many partitions `topic` has; 0 if
+    they were not asked."""
     plan = options.topic_plan
     if plan is None or options.topic is None:
-        return
+        return 0
     from kafka_sink.commit.admin.topics import LETTER_CONFIGS, create_where_missing  # most writes create none
 
     # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key. Brokers that
     # let nothing be configured make a plainer one.
     letters, plainer = replace(plan, configs=LETTER_CONFIGS), replace(plan, configs=())
     plans = [(options.topic, plan, plan), (options.dead_letter_topic, letters, plainer)]
+    count = 0
     with CLIENTS.value.borrow(options.producer) as client:
         for topic, wanted, otherwise in plans:
             if topic is None:
@@ -47,10 +49,12 @@ def create_topics(options: SinkOptions) -> None:
                 if wanted == otherwise:
                     raise
                 found = create_where_missing(client, topic, otherwise)
-            if found is None:
+            count = found.partition_count if topic == options.topic else count
+            if found.differences is None:
                 _LOGGER.info("created topic %s", topic)
-            elif found:
-                warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
+            elif found.differences:
+                warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found.differences)}")
+    return count
 
 
 def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None = None) -> SinkOptions:
@@ -76,7 +80,9 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None
             CLOSINGS.value.wait(sink_id)
             Driver(found.options, sink_id, key=label, support=found.support).recover(client)
         found.check(client)
-    return found.options
+        topic = found.options.topic
+        count = None if topic is None else client.look_at_cluster().partition_count(topic)
+    return replace(found.options, partition_count=count or 0)
 
 
 class _Cluster(NamedTuple):

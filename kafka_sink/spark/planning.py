@@ -127,8 +127,8 @@ class _CheckedWrite(NamedTuple):
     ) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
         settled = check_with_kafka(options, sink_id, label)
-        create_topics(options)
-        settled = self._begin_telemetry(settled)
+        count = create_topics(options)
+        settled = self._begin_telemetry(replace(settled, partition_count=count or settled.partition_count))
         if self.formats is None:
             return settled, self.columns
         return settled, replace(self.columns, sides=self._plan_sides(self.formats))

@@ -238,6 +238,13 @@ class Cluster:
         if partition.leader_id == NO_LEADER and candidates:
             self._set_leader(partition, candidates[0], loses_tail=False)
 
+    def lose_acknowledged(self, topic: str, index: int, end_offset: int) -> None:
+        """Records from this offset on are lost in all replicas, also acknowledged ones: power failed before they were
+        on a disk, or a replica that was not in sync became the leader."""
+        partition = self.known_partition(topic, index)
+        partition.log.truncate(end_offset)
+        self._set_leader(partition, partition.leader_id, loses_tail=False)
+
     def end_outdated_views(self) -> None:
         self._deposed.clear()
         self._stale.clear()

@@ -159,8 +159,12 @@ class PartitionLog:
     def truncate_to_high_watermark(self) -> None:
         """The leader is lost, and with it everything that was not replicated."""
         if self.end_offset > self.high_watermark:
-            kept = [batch for batch in self.batches if batch.last_offset < self.high_watermark]
-            self.load(kept, self.start_offset, self.segments)
+            self.truncate(self.high_watermark)
+
+    def truncate(self, end_offset: int) -> None:
+        """Everything from this offset on is lost."""
+        kept = [batch for batch in self.batches if batch.last_offset < end_offset]
+        self.load(kept, self.start_offset, self.segments)
 
     def load(self, batches: Sequence[Batch], start_offset: int, segments: Sequence[int] = ()) -> None:
         """Sets the state as after appending these batches, all of them replicated."""

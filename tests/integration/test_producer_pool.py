@@ -20,7 +20,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.producer import pool as pool_module
 from kafka_sink.producer.pool import IDLE_PRODUCERS_MAX, POOL, ProducerPool
 from kafka_sink.producer.producer import Producer
-from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker
 
 TOPIC = "rows"
 
@@ -266,3 +266,34 @@ def test_a_forked_child_starts_with_an_empty_pool_and_leaves_the_parents_connect
     finally:
         producer.close(0)
         POOL.close()
+
+
+def test_a_producer_that_knows_of_too_few_partitions_asks_once_and_another_one_asks_nothing(
+    pool: ProducerPool,
+) -> None:
+    with EmbeddedBroker(1, topics={TOPIC: 2}) as broker:
+        producer = take(pool, parse_producer_options({"bootstrap.servers": broker.bootstrap_servers}))
+
+        def look_ahead(partition_count: int) -> tuple[int, int]:
+            """How many partitions it then knows, and how many requests that took."""
+            asked = len(metadata)
+            producer.look_ahead(TOPIC, partition_count)
+            return len(producer.partitions_for(TOPIC)), len(metadata) - asked
+
+        metadata: list[str] = []
+        producer.partitions_for(TOPIC)
+        broker.do(lambda core: note_requests(core, metadata))
+        broker.do(lambda core: core.cluster.grow_topic(TOPIC, 5))
+        assert look_ahead(0) == look_ahead(2) == (2, 0)
+        assert look_ahead(5) == (5, 1)
+        assert look_ahead(5) == (5, 0)
+        assert look_ahead(9) == (5, 1), "the topic may have been created again with fewer"
+        producer.close(0)
+
+
+def note_requests(core: BrokerCluster, metadata: list[str]) -> None:
+    def noted(api: str, version: int, broker_id: int, body: object) -> None:
+        if api == "Metadata":
+            metadata.append(api)
+
+    core.faults.interceptor = noted

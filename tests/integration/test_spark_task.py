@@ -25,7 +25,8 @@ from kafka_sink.spark import task
 from kafka_sink.spark.added_headers import set_column
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import plan_stream
-from kafka_sink.spark.driver import FinishedBatch, commit_batch
+from kafka_sink.spark.driver import ANSWERS, FinishedBatch, commit_batch
+from kafka_sink.spark.planning import plan_query
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -242,6 +243,38 @@ def test_a_row_for_a_partition_that_was_just_added_is_not_left_out(broker: Embed
     new = [{"value": f"{number}", "topic": "rows", "partition": number} for number in (0, 5, 6)]
     assert write(broker, [rows(*new)], **chosen).record_errors == {"no such partition": 1}
     assert [record.value for record in read(broker, "rows") if record.partition == 5] == [b"5"]
+
+
+def grow(broker: EmbeddedBroker, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_partitions([NewPartitions("rows", partitions)])["rows"].result(30)
+
+
+@pytest.mark.parametrize("more", [{}, {"topic.create": "true"}], ids=["found", "created"])
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_producer_that_lived_on_places_keys_as_new_ones_do_when_partitions_were_added(
+    broker: EmbeddedBroker, guarantee: str, more: dict[str, str]
+) -> None:
+    """The query was stopped, partitions were added, and it starts again in the same application."""
+    schema = StructType().add("key", StringType()).add("value", StringType())
+    settings = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "rows", "sink.id": "s",
+        # For so long an answer about the cluster counts as news.
+        "delivery.guarantee": guarantee, "kafka.retry.backoff.ms": "1", **more,
+    }  # fmt: skip
+    keys = pa.RecordBatch.from_arrays([pa.array([f"key-{number}" for number in range(40)])] * 2, ["key", "value"])
+
+    def written(batch: int) -> list[int]:
+        planned = plan_query(settings, schema)
+        place = TaskPlace(BatchKey("q-1", batch), "run", batch, batch, planned.sink_id)
+        return [one.partition for one in write_task(planned.options, planned.columns, [keys], place).written]
+
+    assert written(1) == [0, 1, 2, 3]
+    grow(broker, 12)
+    ANSWERS.value.doubt()  # as after the abort of the batch in which it was stopped
+    lived_on = written(2)
+    POOL.close()
+    assert lived_on == written(3) == list(range(12))
 
 
 def test_a_row_of_which_nothing_fits_leaves_a_letter_with_sizes_only(broker: EmbeddedBroker) -> None:

@@ -177,6 +177,11 @@ def start_offset_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OpenParts, "closed_part", changed)
 
 
+def lost_rows_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    """a batch is decided although leaders tell of fewer of its records than were acknowledged"""
+    patch.setattr(OpenParts, "short_parts", lambda *_: iter(()))
+
+
 def sweep_of_every_run(patch: pytest.MonkeyPatch) -> None:
     """the sweep also aborts transactions that a successor has prepared"""
     patch.setattr(SweepRule, "is_candidate", lambda self, name: name.startswith(f"{self.sink_id}-"))

@@ -609,7 +609,9 @@ class World:
         return f"{asked.purpose} {asked.number}"
 
     def _opened(self, number: int) -> TinyBroker:
-        return TinyBroker(self._brokers[number], self.transaction_version)
+        broker = TinyBroker(self._brokers[number], self.transaction_version)
+        broker.tells_sequences = False
+        return broker
 
     def _broker_number(self, broker: Any) -> int:
         number = self._broker_numbers.get(broker)

@@ -49,6 +49,9 @@ class TinyBroker:
         self.cleanup_policy: str | None = "compact"
         # By how much an abort by the broker itself raises the epoch: twice in Kafka 4.0.0 (KAFKA-19367).
         self.fence_raises = 1
+        # Whether DescribeProducers tells the number of a producer's last record. In the model one record may stand for
+        # two rows.
+        self.tells_sequences = True
         # First offsets of segments: no Fetch reads beyond the end of one.
         self.segments: dict[Any, list[int]] = {}
 
@@ -115,6 +118,10 @@ class TinyBroker:
         return self._append(partition, (producer_id, epoch, _data(value, producer_id, epoch), None))
 
     # ---- events without a request ----
+
+    def lose_tail(self, partition: Any, count: int = 1) -> None:
+        """Acknowledged records at the end of the log are gone with the only replica that had them."""
+        del self.logs[partition][-count:]
 
     def time_out(self, transactional_id: str) -> None:
         """Aborts the transaction, and raises the epoch in both transaction versions."""
@@ -332,15 +339,21 @@ class TinyBroker:
                 open_since.setdefault(entry[0], offset)
         return open_since
 
+    def _last_of(self, partition: Any, producer_id: int) -> dict[str, int]:
+        """Each entry is one record, and a marker leaves the numbers of its epoch as they are."""
+        epochs = [entry[1] for entry in self.logs[partition] if entry[0] == producer_id and entry[2] is not None]
+        last_sequence = epochs.count(epochs[-1]) - 1 if self.tells_sequences else -1
+        return {"producer_epoch": epochs[-1], "last_sequence": last_sequence}
+
     def _on_DescribeProducers(self, body: Any, request: Ask) -> dict[str, Any]:
         topics = []
         for topic in body["topics"]:
             answered = []
             for number in topic["partition_indexes"]:
-                open_since = self._open_since((topic["name"], number))
+                where = topic["name"], number
                 active = [
-                    {"producer_id": one, "last_sequence": 0, "current_txn_start_offset": at}
-                    for one, at in open_since.items()
+                    {"producer_id": one, **self._last_of(where, one), "current_txn_start_offset": at}
+                    for one, at in self._open_since(where).items()
                 ]
                 answered.append({"partition_index": number, "error_code": 0, "active_producers": active})
             topics.append({"name": topic["name"], "partitions": answered})

@@ -91,11 +91,18 @@ def _topic_configs(client: Client, name: str, wanted: list[str] | None) -> Mappi
     return found_or_raise(found)
 
 
-def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str] | None:
-    """None: it was created, and every broker knows it. Else how the existing topic differs from the plan."""
+class PlannedTopic(NamedTuple):
+    """`differences` None: it was created, and every broker knows it. Else how the existing topic differs from the
+    plan."""
+
+    partition_count: int
+    differences: list[str] | None = None
+
+
+def create_where_missing(client: Client, name: str, plan: TopicPlan) -> PlannedTopic:
     state = topic_state(client, name, [config for config, _ in plan.configs])
     if state is not None:
-        return list(differences(state, plan))
+        return PlannedTopic(len(state.replicas), list(differences(state, plan)))
     try:
         made = client.create_topic(name, plan)
     except BrokerError as error:
@@ -103,7 +110,7 @@ def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str
             raise ConfigError(str(error), TOPIC_NOT_CREATED) from None
         raise
     wait_on_all_brokers(client, name, len(made))
-    return None
+    return PlannedTopic(len(made))
 
 
 def differences(state: TopicState, plan: TopicPlan) -> Iterator[str]:

@@ -41,7 +41,7 @@ def topic(given: argparse.Namespace) -> Report:
             return _topic_report(name, state, [], records=records)
         if state is None:
             confirm(given, [f"will be created: topic {name}", *_plan_lines(plan)])
-        differing = create_where_missing(client, name, plan)
+        differing = create_where_missing(client, name, plan).differences
         found = topic_state(client, name, None)
     if found is None:
         raise ConfigError(f"topic {name} was deleted while it was looked at", TOPIC_UNKNOWN)

@@ -18,7 +18,6 @@ from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import (
     ProduceOutcome,
-    describe,
     is_definite,
     produce_outcome,
     refuses_identity,
@@ -296,7 +295,7 @@ class BatchSender:
         if batch.is_done:
             return False
         if refuses_identity(error_code) and self._ask_for_another_identity(batch, answer):
-            self._try_again(now_ms, batch, describe(error_code), error_code)
+            self._try_again(now_ms, batch, self._trouble_in(answer), error_code)
             return False
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
             self._split(batch)
@@ -309,8 +308,12 @@ class BatchSender:
             return False
         if retry is Retry.RENUMBERED and self._sequences is not None:
             self._sequences.mark_for_renumbering(batch.topic_partition)
-        self._try_again(now_ms, batch, describe(error_code), error_code)
+        self._try_again(now_ms, batch, self._trouble_in(answer), error_code)
         return outcome is ProduceOutcome.RETRY_ELSEWHERE
+
+    def _trouble_in(self, answer: Mapping[str, Any]) -> str:
+        told = answer.get("error_message")
+        return failure.trouble_text(answer["error_code"], told, is_transactional=self._transaction is not None)
 
     def _ask_for_another_identity(self, batch: ProducerBatch, answer: Mapping[str, Any]) -> bool:
         """False: the identity was confirmed before, so somebody has ended the transaction."""

@@ -10,10 +10,12 @@ from kafka_sink.errors.table.brokers import COMMIT_UNKNOWN, PARTITION_GONE
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.codes import (
     CLUSTER_AUTHORIZATION_FAILED,
+    CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_RECORD,
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
+    NOT_ENOUGH_REPLICAS,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     code,
 )
@@ -43,6 +45,20 @@ _ADVICE = {
         "for milliseconds, so one of microseconds is in the distant future: divide it by 1000"
     ),
 }
+
+
+# Before its first batch of a transaction a leader asks the coordinator. It answers with these if nobody tells it.
+_MAYBE_OF_COORDINATOR = (NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS)
+_COORDINATOR = (
+    "or the transaction's coordinator cannot be reached, or cannot write to __transaction_state: `pykafka-sink check` "
+    "looks at both"
+)
+
+
+def trouble_text(error_code: int, broker_text: str | None, *, is_transactional: bool) -> str:
+    """Why a batch was not accepted yet."""
+    text = describe(error_code, broker_text)
+    return f"{text}; {_COORDINATOR}" if is_transactional and error_code in _MAYBE_OF_COORDINATOR else text
 
 
 def refused_error(

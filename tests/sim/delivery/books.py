@@ -133,6 +133,8 @@ class Books:
         # Transactions that an operator has ended, and those that a driver has begun to check.
         self.ended_by_others: set[tuple[str, int, int]] = set()
         self.checked: set[tuple[str, int, int]] = set()
+        # Numbers of acknowledged records that brokers have lost.
+        self.lost_records: set[int] = set()
         # Transactions of decisions whose marker is in the ledger, and those that the coordinator was asked to abort.
         self.decided: set[tuple[str, int, int]] = set()
         self.aborted: set[tuple[str, int, int]] = set()

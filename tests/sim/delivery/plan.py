@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kafka_sink.options import ProducerOptions
-from tests.sim.delivery.breakers import CANCELLED, COMMAND, REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
+from tests.sim.delivery.breakers import (
+    CANCELLED,
+    COMMAND,
+    LOST_TAILS,
+    REPLAY_MISMATCH,
+    UNNAMED,
+    breaker_faults,
+    drawn_breakers,
+)
 from tests.sim.dice import Dice
 from tests.sim.scenario import (
     LINKS,
@@ -71,6 +79,8 @@ CLOSES_LATER_SHARE = 0.7
 LATE_SHARE = 0.3
 # Commands that abort without another fault, beside a query that has something to do: no time-out hides what they do.
 COMMANDS_ALONE_SHARE, BATCHES_BESIDE_COMMANDS = 0.6, 12
+# A task must have several batches in one partition for its last rows to be lost alone.
+ROWS_BESIDE_LOSSES = 4
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
@@ -171,7 +181,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         options=options,
         codec=pick.choice(("none", "none", "lz4", "gzip")),
         batches=batches,
-        rows_max=pick.choice((4, 12)),
+        rows_max=pick.choice((4, 12)) * (ROWS_BESIDE_LOSSES if LOST_TAILS in breakers else 1),
         tasks_max=pick.choice((1, 2, 3, 4)),
         pause_ms=pick.choice((5, 30, 100)),
         restart_ms=pick.choice((100, 1_000)),

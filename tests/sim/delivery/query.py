@@ -213,6 +213,8 @@ class Query:
             if operation is DriverOperation.COMMIT and stage.plan.has_manifests:
                 manifest = Manifest(MANIFESTS, 0, session.named_sink_id or session.sink_id)
             job = Job(operation, key, receipts, stage.loop.now_ms, manifest=manifest, **known)
+            if operation is DriverOperation.COMMIT:
+                stage.lost_tails.on_commit(receipts)
             self.operation = operation
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 

@@ -14,6 +14,7 @@ from tests.sim.delivery.breakers import (
     FENCED_READS,
     FOREIGN,
     LOST_MARKERS,
+    LOST_TAILS,
     MOVED,
     OPERATORS,
     POOL,
@@ -90,6 +91,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     FOREIGN: ("commit: refused by a foreign record", "recover: refused by a foreign record",
               "operator copied a ledger record again"),
     MOVED: ("commit: the ledger has another name for the query",),
+    LOST_TAILS: ("commit: acknowledged rows are lost",),
     FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

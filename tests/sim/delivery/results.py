@@ -265,6 +265,7 @@ _DETAILS = {
     "commit: transaction timed out before the decision": "instead of Ongoing",
     "commit: a partition is not in the transaction any more": "any more, which its task has written to",
     "commit: a part of the transaction is closed": "that part was",
+    "commit: acknowledged rows are lost": "have lost acknowledged rows",
     "commit: too little time left": "before it times out",
     "commit: deadline before the decision": "too little time is left",
     "commit: decision in doubt": "whether the decision to commit it was written",

@@ -158,6 +158,7 @@ class DeliverySimulation(Course[Plan]):
         self.stage.is_healed = True
         self.faults.heal()
         self.stage.assumptions.heal()
+        self.stage.lost_tails.heal()
         self.stage.leaders.heal()
         self.loop.after(OPERATOR_AFTER_MS, self._operate)
         self.network.heal()
@@ -209,7 +210,7 @@ class DeliverySimulation(Course[Plan]):
             self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
 
     def hurt(self, kind: str, pick: Random, length_ms: int) -> bool:
-        for table in (self.stage.assumptions.table, self.stage.operators.table):
+        for table in (self.stage.assumptions.table, self.stage.operators.table, self.stage.lost_tails.table):
             if kind in table:
                 return table[kind](pick, length_ms)
         if kind == "no_leader":

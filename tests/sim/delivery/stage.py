@@ -21,6 +21,7 @@ from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.foreign_records import ForeignRecords
 from tests.sim.delivery.leaders import Leaders
+from tests.sim.delivery.lost_tails import LostTails
 from tests.sim.delivery.operators import Operators
 from tests.sim.delivery.plan import LEDGER, SINK, STREAM, UNNAMED_SINKS, Plan
 from tests.sim.delivery.results import Results
@@ -53,6 +54,7 @@ class Stage:
             network, trace, self.books, self.assumptions.lied_about, freshness_ms=plan.options.retry_backoff_ms
         )
         self.operators = Operators(network, trace, self.books, plan.transaction_version)
+        self.lost_tails = LostTails(network, trace, self.books)
         has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
         claims = Claims(
             network.core.cluster.topics[LEDGER].partitions[0].log, self.books.decided, is_strict=has_one_process

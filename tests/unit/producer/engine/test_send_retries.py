@@ -8,7 +8,7 @@ import pytest
 
 from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, TransportError
 from kafka_sink.kafka.client.producer_identity import PRODUCER_EPOCH_MAX
-from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, METADATA
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, METADATA, PRODUCE
 from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.producer.engine.commands import Abandon, Append, BatchObserved, Close, Flush
 from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
@@ -22,8 +22,10 @@ from tests.unit.producer.engine.driver import (
     new_batch,
 )
 from tests.unit.producer.engine.fake_cluster import FakeCluster
+from tests.unit.producer.engine.transaction_driver import TransactionDriver
 
-REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, STORAGE_ERROR = 7, 19, 20, 56
+REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND = 7, 19, 20
+CONCURRENT_TRANSACTIONS, STORAGE_ERROR = 51, 56
 
 
 def hint(leader_id: int, leader_epoch: int) -> dict[str, Any]:
@@ -231,6 +233,38 @@ def test_after_the_given_number_of_retries_the_batch_fails_with_the_last_reason(
     assert (error.attempts, error.code, error.ambiguous) == (retries + 1, NOT_ENOUGH_REPLICAS, False)
     assert "retries used up" in str(error)
     assert "NOT_ENOUGH_REPLICAS (19)" in str(error)
+
+
+VERIFYING = "Unable to verify the partition has been added to the transaction. Underlying error: NOT_COORDINATOR"
+
+
+def test_what_the_broker_said_last_is_told_when_a_batch_is_given_up() -> None:
+    """A leader answers NOT_ENOUGH_REPLICAS also if it cannot reach the coordinator of the transaction."""
+    driver = EngineDriver(retries=0)
+    batch = driver.send()
+    driver.answer(NOT_ENOUGH_REPLICAS, error_message=VERIFYING)
+    assert f"nothing was written; the broker says: {VERIFYING}. They are not in the log" in str(driver.error_of(batch))
+
+
+@pytest.mark.parametrize("code", [NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS])
+def test_in_a_transaction_the_coordinator_may_be_what_is_missing(code: int) -> None:
+    driver = TransactionDriver(2, retries=0)
+    driver.hold(PRODUCE)
+    driver.begin()
+    batch = driver.send()
+    driver.answer(code, error_message=VERIFYING)
+    text = str(driver.error_of(batch))
+    assert f"the broker says: {VERIFYING}; or the transaction's coordinator cannot be reached" in text
+    assert "`pykafka-sink check`" in text
+
+
+def test_another_reason_is_told_without_the_coordinator() -> None:
+    driver = TransactionDriver(2, retries=0)
+    driver.hold(PRODUCE)
+    driver.begin()
+    batch = driver.send()
+    driver.answer(NOT_LEADER)
+    assert "coordinator" not in str(driver.error_of(batch))
 
 
 # ---- sequence numbers ----------------------------------------------------------------------------------------------
