@@ -239,7 +239,7 @@ class CommitTransactions(CommitStep):
         elif one.gone_since_ms is None:
             one.gone_since_ms = now_ms
         elif now_ms - one.gone_since_ms >= self.settings.short_log_ms:
-            for gone in self._concerned(reply.ask):
+            for gone in self._list_concerned(reply.ask):
                 gone.outcome = TransactionOutcome.UNRESOLVED
             self._drop(reply.ask)
             return
@@ -254,7 +254,7 @@ class CommitTransactions(CommitStep):
         if ask.purpose == PARTITIONS and not self._decided[ask.number].is_forbidden:
             self._go_on_to_end(now_ms, ask)
             return
-        for one in self._concerned(ask):
+        for one in self._list_concerned(ask):
             one.obstacle = reason
         self._drop(ask)
 
@@ -339,7 +339,7 @@ class CommitTransactions(CommitStep):
                 self.asks.drop(ask)
         del self._searches[search.log]
 
-    def _concerned(self, ask: Ask) -> list[DecidedTransaction]:
+    def _list_concerned(self, ask: Ask) -> list[DecidedTransaction]:
         if ask.purpose not in SEARCHING:
             return [self._decided[ask.number]]
         return [self._decided[number] for number in self._search_of(ask).sought]
@@ -433,7 +433,7 @@ class CommitTransactions(CommitStep):
         if search.short_since_ms is None:
             search.short_since_ms = now_ms
         if now_ms - search.short_since_ms >= self.settings.short_log_ms:
-            for one in self._concerned(ask):
+            for one in self._list_concerned(ask):
                 one.outcome = TransactionOutcome.UNRESOLVED
             self._drop(ask)
         else:
