@@ -9,7 +9,7 @@ No secret is repeated. Where a login is needed, the command names a properties f
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.ledger import LedgerRecord
@@ -118,6 +118,12 @@ class CommandTexts:
 
     def create_topic(self, topic: str) -> str:
         return self._make("topic --create", None, ("--topic", topic), has_ledger=False)
+
+    def begin_replay(self, source: str, target: str, filters: Mapping[str, Sequence[str]], name: str) -> str:
+        """Of dead letters."""
+        chosen = [word for key, wanted in filters.items() for one in wanted for word in ("--filter", f"{key}={one}")]
+        places = (*_argument("--from", source), *_argument("--to", target))
+        return self._make("replay", None, (*places, *chosen, *_argument("--name", name)))
 
     def recover_elsewhere(self, sink_id: str) -> str:
         """In another cluster, whose addresses nobody knows here."""

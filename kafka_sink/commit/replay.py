@@ -3,19 +3,24 @@
 Each transaction has some records and, in the ledger, the progress (replay_progress.py). There is no other state: a run
 begins where the last committed transaction ended. Letters that are left out move the progress on, too, but are no
 reason for a transaction of their own before the end of their partition.
+
+Progress that was copied from another cluster with its ledger is refused: it counts offsets that are not those of this
+cluster, and its records may be here, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import mmh3
 
+from kafka_sink.commit.command_texts import CommandTexts
 from kafka_sink.commit.replay_progress import ReplayProgress
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, foreign_text
 from kafka_sink.errors.table.commits import REPLAY_WRONG
 from kafka_sink.formats.records.dead_letter import (
     NO_PARTITION,
@@ -31,6 +36,8 @@ NO_LETTER = "no dead letter of this sink"
 OTHER = "left out by --filter"
 # A transaction is ended at this size, however few records it has.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
+# Of the name of a replay, in the name of the one that goes on in another cluster.
+NAME_KEPT, CLUSTER_KEPT = 150, 49
 
 # Records with their offsets.
 Letters = Sequence[tuple[int, Record]]
@@ -81,19 +88,25 @@ class Replay:
     source: str
     target: str
     filters: Mapping[str, tuple[str, ...]]
+    commands: CommandTexts = field(default=CommandTexts(), compare=False)
 
     def plan(
-        self, known: Mapping[str, ReplayProgress], source_id: str, extents: Mapping[int, tuple[int, int]]
+        self,
+        known: Mapping[str, ReplayProgress],
+        source_id: str,
+        extents: Mapping[int, tuple[int, int]],
+        *,
+        cluster_id: str,
     ) -> ReplayPlan:
         """`known`: the progress of every replay, by name. `extents`: what is in the topic."""
         earlier = known.get(self.name)
-        progress = self.resume(earlier, source_id)
+        progress = self.resume(earlier, source_id, cluster_id=cluster_id)
         others = [
             each
             for name, each in sorted(known.items())
             if name != self.name
             and each.source == self.source
-            and _may_be_one(each.source_id, source_id)
+            and (_may_be_one(each.source_id, source_id) or each.is_of_another_cluster(cluster_id))
             and each.written_count
         ]
         return ReplayPlan(
@@ -103,11 +116,11 @@ class Replay:
             begins_anew=earlier is not None and not _may_be_one(earlier.source_id, source_id),
         )
 
-    def resume(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
+    def resume(self, known: ReplayProgress | None, source_id: str, *, cluster_id: str) -> ReplayProgress:
         """The progress of an earlier run, or a new one. A recreated topic has other letters; one that brokers begin or
         cease to tell the id of has the same."""
         if known is None:
-            return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
+            return ReplayProgress(self.name, self.source, source_id, self.target, self.filters, cluster_id=cluster_id)
         has_same_filters = {name: tuple(of) for name, of in known.filters.items()} == self.filters
         if (known.source, known.target) != (self.source, self.target) or not has_same_filters:
             raise ConfigError(
@@ -115,9 +128,24 @@ class Replay:
                 f"{'' if has_same_filters else ' with other filters'}: choose another --name",
                 REPLAY_WRONG,
             )
+        if known.is_of_another_cluster(cluster_id):
+            raise self._other_cluster_error(known, cluster_id)
         if _may_be_one(known.source_id, source_id):
-            return replace(known, source_id=source_id or known.source_id)
-        return self.resume(None, source_id)
+            return replace(known, source_id=source_id or known.source_id, cluster_id=cluster_id or known.cluster_id)
+        return self.resume(None, source_id, cluster_id=cluster_id)
+
+    def _other_cluster_error(self, known: ReplayProgress, cluster_id: str) -> ConfigError:
+        """The new name is the same each time: whoever repeats the command that this text names goes on."""
+        here = re.sub(r"[^a-zA-Z0-9._-]", "-", cluster_id)[:CLUSTER_KEPT]
+        command = self.commands.begin_replay(self.source, self.target, self.filters, f"{self.name[:NAME_KEPT]}-{here}")
+        return ConfigError(
+            f"replay {self.name} has run in the Kafka cluster {foreign_text(known.cluster_id)}, and this one is "
+            f"{foreign_text(cluster_id)}: its progress came here with a copy of the ledger, and counts the letters "
+            f"there. If {self.target} was copied, too, the {known.written_count} records that it has written are in "
+            f"this cluster. `{command}` begins at the first letter, and writes those again: choose letters with "
+            f"--filter{self.commands.hint}",
+            REPLAY_WRONG,
+        )
 
     def _extent_left(self, progress: ReplayProgress, partition: int, first: int, end: int) -> tuple[int, int]:
         read_to = progress.next_offsets.get(partition, 0)

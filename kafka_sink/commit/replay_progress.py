@@ -29,7 +29,8 @@ _VERSION = 1
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
     """`next_offsets`: for each source partition the first offset that was not processed. `source_id` is the topic id,
-    or empty where brokers have none: a recreated topic is another source."""
+    or empty where brokers have none: a recreated topic is another source. `cluster_id` is empty where brokers tell
+    none, and in records of releases before 0.3.0. It is kept because a ledger may be copied."""
 
     name: str
     source: str
@@ -41,6 +42,10 @@ class ReplayProgress:
     # Dead letters that were processed but not written, by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
     wall_ms: int = 0
+    cluster_id: str = ""
+
+    def is_of_another_cluster(self, cluster_id: str) -> bool:
+        return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id
 
     @property
     def ledger_key(self) -> str:
@@ -63,6 +68,7 @@ def encode_progress(progress: ReplayProgress) -> bytes:
         "written": progress.written_count,
         "left_out": dict(progress.left_out),
         "wall_ms": progress.wall_ms,
+        "cluster": progress.cluster_id,
     }
     return json.dumps(content, separators=(",", ":")).encode()
 
@@ -83,6 +89,7 @@ def decode_progress(value: bytes) -> ReplayProgress:
             written_count=_count(found["written"]),
             left_out={reason: _count(count) for reason, count in found["left_out"].items()},
             wall_ms=_count(found["wall_ms"]),
+            cluster_id=_text(found.get("cluster", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RemoteProtocolError(f"this is no progress of a replay: {foreign_text(repr(error))}") from None

@@ -189,8 +189,8 @@ _REGISTRY = (
            needs=_of_source(OAUTHBEARER)),
     Option(f"{BEARER}scope", NOT_EMPTY, "OAUTHBEARER: scope to request.",
            needs=Needs((f"{SOURCE}={OAUTHBEARER}",), "{name} is for {needed}", OPTIONS_CONTRADICT)),
-    Option(f"{BEARER}token.provider", FUNCTION_NAME, "CUSTOM: a function without arguments that returns "
-           "the token as text. It is called on the driver.", needs=_of_source(CUSTOM)),
+    Option(f"{BEARER}token.provider", FUNCTION_NAME, "CUSTOM: a function as that of "
+           "sasl.oauthbearer.token.provider, called on the driver.", needs=_of_source(CUSTOM)),
     Option(f"{BEARER}logical.cluster", _VISIBLE, "Confluent Cloud: id of the registry's cluster, sent as "
            "the header target-sr-cluster."),
     Option(f"{BEARER}identity.pool.id", _VISIBLE, "Confluent Cloud: id of the identity pool, sent as the "

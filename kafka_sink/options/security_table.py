@@ -119,7 +119,8 @@ _LOG_IN = (
     Option("sasl.aws.role.arn", NOT_EMPTY, "Role to assume with those credentials, as awsRoleArn in "
            "sasl.jaas.config.", scope=_AWS, origin=_OWN),
     Option("sasl.oauthbearer.token.provider", TokenProvider(), "A function without arguments that returns the token "
-           "as text. It is called where connections are opened, also on executors.", scope=_TOKENS, origin=_OWN,
+           "as text, called where connections are opened, also on executors. A JSON web token is kept until its exp is "
+           "near, another token for 10 seconds.", scope=_TOKENS, origin=_OWN,
            example="my_package.login:token"),
     Option("sasl.oauthbearer.token.endpoint.url", NOT_EMPTY, "Token endpoint for client id and secret (OIDC). "
            "https, or http on this host.", scope=_TOKENS),

@@ -3,8 +3,8 @@
 A server that refuses the token may send the reason as JSON, which the client answers with a single 0x01; then the
 refusal follows as an error code.
 
-Signatures are checked by brokers, not here. A token may be opaque: if it is no JSON web token, or has no expiry, it is
-used until a broker refuses it or ends the session.
+Signatures are checked by brokers, not here. A token may be opaque: it is no JSON web token, or has no expiry. Then the
+endpoint may tell its lifetime, and if it does not, nobody here knows the token's end.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
 
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.errors.table.brokers import LOGIN_OPTIONS, TOKEN_UNUSABLE
+from kafka_sink.frozen import frozen
 
 TOKEN_CHARACTERS_MAX = 128 * 1024
 # The response of a token endpoint: a token and a few fields.
@@ -26,6 +29,16 @@ _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 _ERROR_WORD = re.compile(r"[\x20-\x21\x23-\x5B\x5D-\x7E]{1,100}")
+# Some endpoints send the lifetime as text.
+_SECONDS = re.compile(r"[0-9]{1,12}")
+
+
+@frozen
+class AccessToken:
+    """`end_s`: expiry in seconds since 1970; None: unknown."""
+
+    text: str = field(repr=False)
+    end_s: float | None = None
 
 
 class OAuthBearerExchange:
@@ -70,14 +83,20 @@ def expiry_s(token: str) -> float | None:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, RecursionError):
         return None
-    end = claims.get("exp") if isinstance(claims, dict) else None
-    if isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end <= EXPIRY_S_MAX:
+    return _seconds(claims.get("exp")) if isinstance(claims, dict) else None
+
+
+def _seconds(found: Any) -> float | None:
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= EXPIRY_S_MAX:
         return None
-    return float(end)
+    return float(found)
 
 
-def parse_token_answer(body: bytes, source: str) -> str:
-    """The token in the JSON response of a token endpoint (RFC 6749, 5.1). Nothing of it gets into an error text."""
+def parse_token_answer(body: bytes, source: str, asked_s: float) -> AccessToken:
+    """The token in the JSON response of a token endpoint (RFC 6749, 5.1). Nothing of it gets into an error text.
+
+    If the token names no end, its lifetime counts from `asked_s`, when the endpoint was asked.
+    """
     if len(body) > ANSWER_BYTES_MAX:
         raise AuthenticationError(
             f"{source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no token", TOKEN_UNUSABLE
@@ -89,7 +108,15 @@ def parse_token_answer(body: bytes, source: str) -> str:
     token = answer.get("access_token") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token.strip():
         raise AuthenticationError(f"{source} answered without an access_token", TOKEN_UNUSABLE)
-    return token.strip()
+    token = token.strip()
+    end_s, life_s = expiry_s(token), _life_s(answer.get("expires_in"))
+    if end_s is None and life_s is not None:
+        end_s = asked_s + life_s
+    return AccessToken(token, end_s)
+
+
+def _life_s(found: Any) -> float | None:
+    return _seconds(int(found) if isinstance(found, str) and _SECONDS.fullmatch(found) else found)
 
 
 def parse_error_answer(body: bytes) -> str:

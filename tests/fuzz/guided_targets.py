@@ -289,7 +289,7 @@ def _token(data: bytes) -> None:
     assert parse_error_answer(data).isprintable()
     end_s = expiry_s(data.decode("latin-1"))
     assert end_s is None or end_s > 0
-    parse_token_answer(data, "it")
+    parse_token_answer(data, "it", 0)
 
 
 def _msk(data: bytes) -> None:

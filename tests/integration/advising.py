@@ -36,11 +36,14 @@ from kafka_sink.commit.listing import LedgerListing
 from kafka_sink.commit.messages import not_closed_text
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.commit.replay_progress import ReplayProgress, encode_progress
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import Aside
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, REASON
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.spark.driver import Driver, FinishedBatch, waiting_text
 from kafka_sink.spark.summary import report_aborted
 from tests.support.asking import client_of
@@ -351,6 +354,25 @@ def other_cluster(sink: Sink) -> str:
     return error_of(sink, NEXT)
 
 
+def letters_of_another_cluster(sink: Sink) -> str:
+    """Their replay had ended there, and its progress came here with the ledger."""
+    dead = f"{sink.topic}-dead"
+    progress = ReplayProgress("nightly", dead, "", sink.topic, {}, {0: 1}, 1, cluster_id="the-old-cluster")
+    put(sink, progress.ledger_key, encode_progress(progress))
+    with client_of(sink.servers) as client:
+        client.create_topic(dead, TopicPlan(1, 1))
+    producer = ConfluentProducer({"bootstrap.servers": sink.servers})
+    producer.produce(dead, b"letter", headers={f"{HEADER_PREFIX}{ERROR}": b"wrong", f"{HEADER_PREFIX}{REASON}": b"no"})
+    producer.flush(20)
+    words = f"--from {dead} --to {sink.topic} --name nightly --bootstrap-server {sink.servers}"
+    return enter(f"pykafka-sink replay {words} --ledger-topic {sink.ledger_topic}").stderr
+
+
+def letters_came_back(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "1 records written" in done.stdout, done
+    assert sink.visible() == [b"letter"]
+
+
 def choice_in_doubt(operation: DriverOperation) -> Callable[[Sink], str]:
     def make(sink: Sink) -> str:
         record_loss(sink)
@@ -655,6 +677,8 @@ CASES = (
          {"ledger": shows("open", exit_code=1)}),
     Case("another cluster", "messages.other_cluster_error", other_cluster,
          {"recover": rows_are_visible, **CHOICE}),
+    Case("letters that were replayed in another cluster", "replay._other_cluster_error", letters_of_another_cluster,
+         {"replay": letters_came_back}),
     Case("no topic, shown by check", "topics._missing",
          lambda sink: checked(replace(sink, topic=f"{sink.topic}-2"), "topic"), {"topic": topic_is_there}),
     Case("no topic for manifests, shown by check", "topics._manifest_findings",

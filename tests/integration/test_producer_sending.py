@@ -10,7 +10,7 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from kafka_sink import ProducerRecord, RecordMetadata
+from kafka_sink import Producer, ProducerRecord, RecordMetadata
 from kafka_sink.errors import (
     BufferExhausted,
     DataError,
@@ -366,6 +366,36 @@ def test_every_step_of_a_transaction_is_measured(kafka_4: KafkaCluster, topic_na
         found = producer.metrics()
     for name in ("init", "begin", "send-offsets", "commit", "abort"):
         assert found["producer-metrics", f"txn-{name}-time-ns-total", (("client-id", "measured"),)] > 0
+
+
+@pytest.mark.parametrize("transaction_version", ["1", "2"])
+def test_a_producer_whose_id_the_brokers_have_forgotten_says_why_and_another_one_goes_on(
+    transaction_version: str,
+) -> None:
+    """It was idle for a week. Java's producer of Kafka 4 ends, too; those before began anew with the next abort."""
+    with EmbeddedBroker(topics={"t": 1}, properties={"transaction.version": transaction_version}) as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "weekly"}
+        with Producer(options) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("t", b"first week")
+            # A commit is answered before its markers are written, and brokers forget no id before that.
+            assert [record.value for record in read_topic(broker.bootstrap_servers, "t")] == [b"first week"]
+            broker.do(lambda core: core.coordinator.transactions.clear())
+            producer.begin_transaction()
+            producer.send("t", b"second week")
+            for call in (producer.commit_transaction, producer.abort_transaction, producer.begin_transaction):
+                with pytest.raises(KafkaSinkError) as caught:
+                    call()
+                assert "not used for longer than transactional.id.expiration.ms" in str(caught.value)
+                assert "INVALID_PRODUCER_ID_MAPPING (49)" in str(caught.value)
+                assert "make a new producer" in str(caught.value)
+        with Producer(options) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("t", b"second week")
+        found = [record.value for record in read_topic(broker.bootstrap_servers, "t")]
+    assert found == [b"first week", b"second week"]
 
 
 @pytest.mark.parametrize("given", [None, "receipt", (1, 2)])

@@ -588,6 +588,28 @@ def test_tokens_of_an_endpoint_and_of_a_function(guarded: EmbeddedRegistry) -> N
     assert resolved(guarded.url, REGISTER, own).schema_id == 1
 
 
+TODAY = {"day": "monday"}
+
+
+def token_of_the_day() -> str:
+    return f"token-of-{TODAY['day']}"
+
+
+def test_a_function_is_asked_again_for_a_token_that_does_not_say_its_end(
+    guarded: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else would mend a process that lives longer than its first token."""
+    monkeypatch.setattr("kafka_sink.kafka.auth.token.SHARED_S", 0.2)
+    own = {"bearer.auth.credentials.source": "CUSTOM", "bearer.auth.token.provider": f"{__name__}:token_of_the_day"}
+    guarded.do(lambda core: core.tokens.add(token_of_the_day()))
+    assert resolved(guarded.url, REGISTER, own).schema_id == 1
+    guarded.do(lambda core: core.tokens.remove(token_of_the_day()))
+    monkeypatch.setitem(TODAY, "day", "tuesday")
+    guarded.do(lambda core: core.tokens.add(token_of_the_day()))
+    time.sleep(0.3)
+    assert resolved(guarded.url, REGISTER, own, topic="payments").schema_id == 1
+
+
 def inherited(url: str, kafka: dict[str, str], source: dict[str, str]) -> ResolvedSchema:
     producer = parse_producer_options({"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", **kafka})
     settings = registry_settings({"schema.registry.url": url, **QUICK, **REGISTER, **source}, producer)

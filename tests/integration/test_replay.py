@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -464,8 +466,49 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     broker.create_topic(DEAD, 2)
     send(servers, letters(rows(2, first=50)))
     again = shell(*words(servers, "--yes", "--json"))
-    assert again.content["written_now"] == 2 and "which was deleted: this is a new beginning" in again.err
+    assert (
+        again.content["written_now"] == 2
+        and "which was deleted, or is in another cluster: this is a new beginning" in again.err
+    )
     assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
+
+
+def test_progress_that_was_copied_from_another_cluster_doubles_no_letter_without_a_word(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    """Rows, letters and ledger are copied. Topics have other ids there, letters other offsets, and the records of an
+    earlier run are there already."""
+    servers, named = broker.bootstrap_servers, ("--yes", "--name", "nightly", "--filter", "batch.id=7")
+    send(servers, letters(rows(4)))
+    with EmbeddedBroker(topics={DEAD: 1, BACK: 1}) as other:
+        other.do(lambda core: setattr(core.cluster, "cluster_id", "mirror"))
+        other.create_topic(LEDGER, 1, {"cleanup.policy": "compact"})
+        assert shell(*words(servers, *named)).exit_code == 0
+        mirror(servers, other.bootstrap_servers)
+        refused = shell(*words(other.bootstrap_servers, *named))
+        assert refused.exit_code == 2 and "and this one is mirror: " in refused.err and "PKS-8004" in refused.err
+        assert back(other.bootstrap_servers) == expected(rows(4))
+
+        (command,) = re.findall(r"`pykafka-sink ([^`]*)`", refused.err)
+        done = shell(*shlex.split(command), "--yes")
+        assert done.exit_code == 0 and "(nightly, in the cluster embedded-kafka-cluster)" in done.err
+        twice = expected(rows(4)) + expected(rows(4))
+        assert back(other.bootstrap_servers) == twice
+        # Whoever repeats the two commands writes nothing more.
+        assert re.findall(r"`pykafka-sink ([^`]*)`", shell(*words(other.bootstrap_servers, *named)).err) == [command]
+        assert shell(*shlex.split(command), "--yes", "--json").content["written_now"] == 0
+        assert back(other.bootstrap_servers) == twice
+
+
+def mirror(source: str, target: str) -> None:
+    """All three topics, with a transaction, and with letters and rows in one partition."""
+    with Producer({"bootstrap.servers": target, "transactional.id": "mirror"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for topic in (DEAD, BACK, LEDGER):
+            for record in read_topic(source, topic):
+                producer.send(topic, record.value, record.key, list(record.headers), record.timestamp_ms, 0)
+        producer.commit_transaction()
 
 
 def test_one_name_for_the_letters_of_two_topics_is_refused_and_doubles_nothing(

@@ -23,7 +23,8 @@ from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Produce
 from kafka_sink.kafka.auth import refused, renewal
 from kafka_sink.kafka.auth.renewal import Renewed, _try_get
 from kafka_sink.kafka.auth.secured import authenticator
-from kafka_sink.kafka.auth.token import token_source
+from kafka_sink.kafka.auth.token import SHARED_S, token_source
+from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.io import warn_once, web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
@@ -411,6 +412,74 @@ def test_a_token_is_used_and_followed_by_another_though_there_is_no_thread_to_re
 class TimerWithoutRoom(threading.Timer):
     def start(self) -> None:
         raise RuntimeError("can't start new thread")
+
+
+def opaque(token: str, **more: Any) -> tuple[int, dict[str, str], bytes]:
+    """The answer of an endpoint whose tokens say nothing."""
+    return 200, {}, json.dumps({"access_token": token, "token_type": "Bearer", **more}).encode()
+
+
+def sent_token(new_exchange: Authenticator, host: str = "b") -> str:
+    return new_exchange(host).first().partition(b"auth=Bearer ")[2].rstrip(b"\x01").decode()
+
+
+def test_a_token_that_does_not_say_its_end_ends_when_the_endpoint_says(server: TokenServer) -> None:
+    server.answers += [opaque("one", expires_in=3), opaque("two", expires_in="1"), opaque("three", expires_in=3600)]
+    more = {"sasl.login.refresh.window.factor": 0.5, "sasl.login.refresh.window.jitter": 0}
+    new_exchange = authenticator(options(server, **more))
+    assert new_exchange is not None
+    assert sent_token(new_exchange) == sent_token(new_exchange) == "one" and len(server.requests) == 1
+    # Nobody opens a connection meanwhile: it is the timer that asks.
+    wait_until(lambda: len(server.requests) == 2, "it is renewed behind the scenes")
+    wait_until(lambda: sent_token(new_exchange) == "three", "and the next one, too")
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("source", ["endpoint", "function"])
+def test_a_token_whose_end_nobody_tells_is_fetched_again_for_later_connections(
+    source: str, server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_sink.kafka.auth.token.SHARED_S", 1.0)
+    server.answers += [opaque(f"token-{number}") for number in range(9)]
+    numbers = iter(range(9))
+    next_token = lambda: f"token-{next(numbers)}"  # noqa: E731
+    chosen = options(server) if source == "endpoint" else options(sasl_oauthbearer_token_provider=next_token)
+    new_exchange = authenticator(chosen)
+    assert new_exchange is not None
+    # Those that are opened at the same moment share one, whichever broker they lead to.
+    assert {sent_token(new_exchange, f"broker-{number}") for number in range(50)} == {"token-0"}
+    time.sleep(1.1)
+    assert {sent_token(new_exchange, f"broker-{number}") for number in range(50)} == {"token-1"}
+
+
+def test_threads_that_need_a_token_at_once_share_one(server: TokenServer) -> None:
+    server.answers += [opaque(f"token-{number}") for number in range(99)]
+    tokens = token_source(options(server))
+    tokens._fetched_s -= SHARED_S
+    with ThreadPoolExecutor(20) as pool:
+        found = set(pool.map(lambda _: tokens.current().text, range(20)))
+    assert found == {"token-1"} and len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"), [((401, {}, b'{"error": "invalid_client"}'), "answered 401"), ((503, {}, b""), "answered 503")]
+)
+def test_a_token_that_may_still_be_good_is_used_if_there_is_no_other(
+    answer: tuple[int, dict[str, str], bytes],
+    says: str,
+    server: TokenServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.answers += [opaque("one"), answer, opaque("two")]
+    tokens = token_source(options(server))
+    tokens._fetched_s -= SHARED_S
+    # An endpoint that does not answer takes its time: connections share that, too.
+    assert {tokens.current().text for _ in range(9)} == {"one"} and len(server.requests) == 2
+    assert caplog.text.count("no new token for OAUTHBEARER, the current one is still used") == 1 and says in caplog.text
+    monkeypatch.setattr(refused.RefusedLogin, "left_s", 0.0)  # a minute has passed
+    tokens._fetched_s -= SHARED_S
+    assert tokens.current().text == "two"
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------

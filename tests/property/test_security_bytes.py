@@ -81,6 +81,6 @@ def test_any_claims_are_read_or_not(claims: bytes) -> None:
 def test_any_answer_of_an_endpoint_is_read_or_refused(body: bytes) -> None:
     assert parse_error_answer(body).isprintable()
     try:
-        assert parse_token_answer(body, "it")
+        assert parse_token_answer(body, "it", 0)
     except AuthenticationError:
         assert True

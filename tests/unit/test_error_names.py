@@ -142,7 +142,7 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-4007": lambda: sink(
         kafka_security_protocol="SASL_SSL", kafka_sasl_mechanism="PLAIN", kafka_sasl_jaas_config="user=me"
     ),
-    "PKS-4008": lambda: parse_token_answer(b"{}", "the endpoint"),
+    "PKS-4008": lambda: parse_token_answer(b"{}", "the endpoint", 0),
     "PKS-7001": lambda: AvroSchema.parse("{"),
     "PKS-7002": columns_misfit,
     "PKS-7003": lambda: sink(value_format="protobuf"),

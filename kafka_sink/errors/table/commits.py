@@ -278,7 +278,8 @@ REPLAY_WRONG = _of_commands(
     "Its topics, filters or name contradict each other, or an earlier run of that name.",
     "Correct what the text names; `pykafka-sink replay --help` has examples.",
     ("the records would be among their own letters", "there is no such topic in this cluster",
-     "letters can be chosen by", "choose another --name", "but earlier runs of replay"),
+     "letters can be chosen by", "choose another --name", "but earlier runs of replay",
+     "counts the letters there"),
     data="Nothing was written. The records of earlier runs of the replay stay.",
     page="headers.md#dead-letters",
 )

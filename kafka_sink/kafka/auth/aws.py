@@ -34,7 +34,7 @@ _WORD = re.compile(r"[\x21-\x7E]+")
 
 def aws_authenticator(options: SecurityOptions) -> Authenticator:
     credentials = Renewed(
-        lambda: get_credentials(options), lambda found: found.end_s, options, what="AWS credentials", is_kept=False
+        lambda: get_credentials(options), lambda found: found.end_s, options, what="AWS credentials", shared_s=0.0
     )
     return lambda host: AwsMskIamExchange(credentials.current(), host, find_region(options, host), time.time())
 

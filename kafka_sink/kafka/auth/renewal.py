@@ -4,6 +4,9 @@ The first one is fetched when the producer or client is created, as in the Java 
 there. Later ones are fetched by a timer before the current one expires: a Kafka session may end with its token, so
 reauthentication needs a new one by then. It blocks only if the current one has expired. What is refused is asked for
 again after minutes (refused.py), not with the options' short waits.
+
+What does not tell its end is fetched again where it is needed, for each new connection or session: it may have ended,
+and only the broker knows. Those that are opened at the same moment share one.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ WAIT_S_MAX = 7 * 24 * 3600.0
 class Renewed(Generic[T]):
     """`get` blocks and returns a new one, or raises; `end_s_of` returns its expiry, None: unknown.
 
-    If unknown, it is kept forever if `is_kept`, or else fetched each time: it is in a file that may change.
+    `shared_s`: for how long one of unknown expiry is used. 0: it is fetched each time.
     """
 
     def __init__(
@@ -42,15 +45,17 @@ class Renewed(Generic[T]):
         options: SecurityOptions,
         *,
         what: str,
-        is_kept: bool,
+        shared_s: float,
     ) -> None:
         refused = self._refused = RefusedLogin()
         self._get: Callable[[], T] = lambda: refused.try_once(get)
         self._end_s_of = end_s_of
         self._options = options
         self._what = what
-        self._is_kept = is_kept
+        self._shared_s = shared_s
         self._lock = threading.Lock()
+        # Threads that need another at the same moment fetch one.
+        self._fetching = threading.Lock()
         self._failures = 0
         self._timer: threading.Timer | None = None
         self._store(self._get_first())
@@ -79,27 +84,46 @@ class Renewed(Generic[T]):
     def current(self) -> T:
         with self._lock:
             value, end_s = self._value, self._end_s
-        if (end_s is None and not self._is_kept) or (end_s is not None and time.time() >= end_s):
-            # Or the timer failed repeatedly, its host was suspended, or it was lost in a fork.
+        if end_s is None:
+            return self._shared()
+        if time.time() >= end_s:
+            # The timer failed repeatedly, its host was suspended, or it was lost in a fork.
             self._store(self._get())
             return self._value
         return value
+
+    def _shared(self) -> T:
+        with self._fetching:
+            with self._lock:
+                value, fetched_s = self._value, self._fetched_s
+            if time.monotonic() - fetched_s < self._shared_s:
+                return value
+            try:
+                self._store(self._get())
+            except KafkaSinkError as error:
+                self._warn(str(error))
+                with self._lock:
+                    self._fetched_s = time.monotonic()
+            return self._value
 
     def on_renewed(self, value: T | None, trouble: str) -> None:
         """Called by the timer; None: the renewal failed."""
         if value is not None:
             self._store(value)
             return
-        _LOGGER.warning("no new %s, the current one is still used: %s", self._what, trouble)
+        self._warn(trouble)
         self._failures += 1
         grown_ms = self._options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
         wait_s = min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000
         self._set_timer(max(wait_s, self._refused.left_s, RETRY_S_MIN))
 
+    def _warn(self, trouble: str) -> None:
+        _LOGGER.warning("no new %s, the current one is still used: %s", self._what, trouble)
+
     def _store(self, value: T) -> None:
         now_s, end_s = time.time(), self._end_s_of(value)
         with self._lock:
-            self._value, self._end_s = value, end_s
+            self._value, self._end_s, self._fetched_s = value, end_s, time.monotonic()
             self._failures = 0
         if end_s is not None and end_s > now_s:
             self._set_timer(max(renewal_wait_s(self._options, end_s - now_s, random.random()), RENEWAL_S_MIN))

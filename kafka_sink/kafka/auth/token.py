@@ -6,6 +6,7 @@ The endpoint requires a client id and secret, or an assertion signed by a third 
 from __future__ import annotations
 
 import base64
+import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,6 +26,7 @@ from kafka_sink.options.sasl_rules import EXTENSION
 from kafka_sink.options.values import JWT_BEARER
 from kafka_sink.security.oauthbearer import (
     ANSWER_BYTES_MAX,
+    AccessToken,
     OAuthBearerExchange,
     expiry_s,
     parse_error_answer,
@@ -32,6 +34,8 @@ from kafka_sink.security.oauthbearer import (
 )
 
 DEFAULT_TIMEOUT_MS = 10_000
+# Connections to all brokers of a cluster are opened within seconds. They share a token whose end is not known.
+SHARED_S = 10.0
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 PROVIDER = "sasl.oauthbearer.token.provider"
 ASSERTION = "sasl.oauthbearer.assertion.file"
@@ -41,7 +45,7 @@ _JWT = "urn:ietf:params:oauth"
 
 def token_authenticator(options: SecurityOptions) -> Authenticator:
     tokens = token_source(options)
-    return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(options))
+    return lambda _host: OAuthBearerExchange(tokens.current().text, _extensions(options))
 
 
 def _extensions(options: SecurityOptions) -> dict[str, str]:
@@ -49,19 +53,19 @@ def _extensions(options: SecurityOptions) -> dict[str, str]:
     return {name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)}
 
 
-def token_source(options: SecurityOptions) -> Renewed[str]:
+def token_source(options: SecurityOptions) -> Renewed[AccessToken]:
     provider = options.sasl_oauthbearer_token_provider
     get = _wrap_provider(provider) if provider is not None else partial(_fetch_token, options)
-    return Renewed(get, expiry_s, options, what="token for OAUTHBEARER", is_kept=True)
+    return Renewed(get, lambda token: token.end_s, options, what="token for OAUTHBEARER", shared_s=SHARED_S)
 
 
 # ---- a user function -------------------------------------------------------------------------------------------
 
 
-def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
+def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], AccessToken]:
     function: Callable[[], Any] = provider if callable(provider) else load_user_function(provider, PROVIDER)
 
-    def get() -> str:
+    def get() -> AccessToken:
         try:
             token = function()
         except (AuthenticationError, ConfigError, TransportError):
@@ -75,7 +79,7 @@ def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
             raise AuthenticationError(
                 f"the function of {PROVIDER} returned {type(token).__name__}, not text", TOKEN_UNUSABLE
             )
-        return token
+        return AccessToken(token, expiry_s(token))
 
     return get
 
@@ -83,11 +87,12 @@ def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
 # ---- a token endpoint ------------------------------------------------------------------------------------------
 
 
-def _fetch_token(options: SecurityOptions) -> str:
+def _fetch_token(options: SecurityOptions) -> AccessToken:
     url = resolve_references(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
     web.check_is_safe(ENDPOINT, url)
     source = f"the token endpoint {web.redact_url(url)}"
     headers, form = _make_request(options)
+    asked_s = time.time()
     answer = web.ask(
         source,
         partial(endpoint_context, options),
@@ -99,7 +104,7 @@ def _fetch_token(options: SecurityOptions) -> str:
         no_answer=TOKEN_UNUSABLE,
     )
     if answer.is_good:
-        return parse_token_answer(answer.body, source)
+        return parse_token_answer(answer.body, source, asked_s)
     word = parse_error_answer(answer.body)
     text = f"{source} answered {answer.status}" + (f" ({word})" if word else "")
     if answer.is_retriable:

@@ -144,7 +144,7 @@ _COORDINATOR: Mapping[int, Row[CoordinatorOutcome]] = {
     53: Row(_C.UNAUTHORIZED),  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # The coordinator's state does not match the producer's: no request can fix that.
     48: Row(_C.FATAL),  # INVALID_TXN_STATE
-    49: Row(_C.FATAL),  # INVALID_PRODUCER_ID_MAPPING
+    49: Row(_C.FATAL),  # INVALID_PRODUCER_ID_MAPPING: final since Java's client of Kafka 4
     # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and a retry is harmless
     # and tells.
     -1: Row(_C.REPEAT, _D.FIND_AGAIN),  # UNKNOWN_SERVER_ERROR

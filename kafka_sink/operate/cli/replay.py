@@ -14,18 +14,18 @@ from kafka_sink.commit.admin.cluster_settings import settings_of_operator
 from kafka_sink.commit.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TopicState, topic_state
-from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.ledger_policy import CLEANUP
 from kafka_sink.commit.listing import NotAnswered
 from kafka_sink.commit.messages import some
 from kafka_sink.commit.replay import Replay, ReplayPlan, Restored, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
+from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error, foreign_text
 from kafka_sink.errors.table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.formats.records.dead_letter import REASON, TOPIC, parse_dead_letter
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
-from kafka_sink.operate.cli.brokers import chosen_ledger, producer_options
+from kafka_sink.operate.cli.brokers import chosen_ledger, given_brokers, producer_options
 from kafka_sink.operate.cli.report import DONE, Report, confirm, table
 from kafka_sink.operate.cli.sink_client import ClusterSession
 from kafka_sink.operate.cli.streams import StatusLine, print_error
@@ -58,7 +58,8 @@ class ReplaySession(ClusterSession):
             name = SINK_ID.parse("--name", given.name)
         else:
             name = default_name(source, target, filters)
-        self.replay = Replay(name, source, target, filters)
+        commands = CommandTexts(given_brokers(given), chosen_ledger(given))
+        self.replay = Replay(name, source, target, filters, commands)
         self.batch_size: int = given.batch_size
         # Known with the plan.
         self.is_compacted = False
@@ -72,7 +73,7 @@ class ReplaySession(ClusterSession):
         source_id = "" if source.topic_id == NO_TOPIC_ID else source.topic_id.hex()
         known = {} if topic_state(self.client, self.ledger_topic) is None else self.list_replays()
         extents = {partition: self.reader(partition).extent() for partition in range(len(source.replicas))}
-        return self.replay.plan(known, source_id, extents)
+        return self.replay.plan(known, source_id, extents, cluster_id=self.client.cluster_id())
 
     def list_replays(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
         """The progress of every replay in the ledger, by name."""
@@ -120,7 +121,8 @@ class ReplaySession(ClusterSession):
         with _Writer(replace(self.options, transactional_id=name), self.ledger_topic) as writer:
             claim_offset = writer.claim(name)
             known = self.list_replays(claim_offset).get(name)
-            progress = before = self.replay.resume(known, plan.progress.source_id)
+            here = plan.progress
+            progress = before = self.replay.resume(known, here.source_id, cluster_id=here.cluster_id)
             for partition, (planned, end) in plan.extents.items():
                 begin = max(planned, progress.next_offsets.get(partition, 0))
                 fetched = self.reader(partition).read(begin, end)
@@ -259,7 +261,8 @@ def plan_lines(plan: ReplayPlan, letters: Letters, *, is_compacted: bool) -> lis
         lines.append(f"Those that are chosen are of rows for {some(named, 'topics more')}.")
     if plan.begins_anew:
         lines.append(
-            f"Earlier runs have read another topic {progress.source}, which was deleted: this is a new beginning."
+            f"Earlier runs have read another topic {progress.source}, which was deleted, or is in another cluster: "
+            "this is a new beginning."
         )
     if progress.seen_count:
         left_out = progress.seen_count - progress.written_count
@@ -269,7 +272,7 @@ def plan_lines(plan: ReplayPlan, letters: Letters, *, is_compacted: bool) -> lis
         )
     lines += [
         f"Another replay of the same letters has written {other.written_count} to {other.target} "
-        f"({other.name}): what both choose is written by both."
+        f"({other.name}{_place(other, progress)}): what both choose is written by both."
         for other in plan.others
     ]
     lines.append(
@@ -290,6 +293,11 @@ def plan_lines(plan: ReplayPlan, letters: Letters, *, is_compacted: bool) -> lis
     else:
         lines.append("The records are behind what was written since: a reader of changes takes them for the newest.")
     return lines
+
+
+def _place(other: ReplayProgress, progress: ReplayProgress) -> str:
+    is_here = not other.is_of_another_cluster(progress.cluster_id)
+    return "" if is_here else f", in the cluster {foreign_text(other.cluster_id)}"
 
 
 def _dry_run(session: ReplaySession, plan: ReplayPlan) -> Report:

@@ -10,6 +10,7 @@ from kafka_sink.errors.table.brokers import COMMIT_UNKNOWN, PARTITION_GONE
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.codes import (
     CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_RECORD,
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
@@ -22,8 +23,14 @@ from kafka_sink.producer.engine.producer_batch import ProducerBatch
 E = TypeVar("E", bound=DeliveryError)
 
 CLOSED = "the producer is closed"
+FORGOTTEN = (
+    "Either the transactional id was not used for longer than transactional.id.expiration.ms of the brokers (7 days by "
+    "default), and they have forgotten it, or another producer has it now. Nothing more can be sent; make a new "
+    "producer if no other one is running"
+)
 
 _ADVICE = {
+    INVALID_PRODUCER_ID_MAPPING: FORGOTTEN,
     MESSAGE_TOO_LARGE: (
         "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
         "smaller records"

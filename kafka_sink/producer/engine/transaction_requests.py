@@ -37,6 +37,7 @@ from kafka_sink.kafka.client.outcome import CoordinatorOutcome, coordinator_outc
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.codes import (
     GROUP_AUTHORIZATION_FAILED,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_TRANSACTION_TIMEOUT,
     INVALID_TXN_STATE,
     OPERATION_NOT_ATTEMPTED,
@@ -53,6 +54,7 @@ from kafka_sink.producer.engine.coordinator_requests import (
     FindCoordinator,
     InitProducerId,
 )
+from kafka_sink.producer.engine.failure import FORGOTTEN
 from kafka_sink.producer.engine.transaction import WRITING, Transaction, TransactionState
 
 # The oldest are forgotten.
@@ -248,6 +250,8 @@ class TransactionRequests:
                 f"transaction.timeout.ms={self._transaction_timeout_ms} and was aborted by the broker ({answer}). "
                 "Nothing more can be sent; make a new producer"
             )
+        if code == INVALID_PRODUCER_ID_MAPPING:
+            answer = f"{answer}. {FORGOTTEN}"
         if code == INVALID_TRANSACTION_TIMEOUT:
             answer = (
                 f"transaction.timeout.ms={self._transaction_timeout_ms} is more than the brokers allow; lower it, or "

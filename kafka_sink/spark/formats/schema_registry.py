@@ -54,6 +54,7 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.host.files import read_file, resolve_references
+from kafka_sink.security.oauthbearer import AccessToken
 from kafka_sink.spark.formats.registry_memory import recall, remember
 from kafka_sink.version import VERSION
 
@@ -262,7 +263,7 @@ class RegistryClient:
 
     def _token(self) -> str:
         if self._tokens is not None:
-            token = self._tokens.current()
+            token = self._tokens.current().text
         else:
             token = resolve_references(f"{REGISTRY}bearer.auth.token", self._options.bearer_auth_token or "").strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
@@ -278,7 +279,7 @@ def _not_new(found: ResolvedSchema) -> ResolvedSchema:
     return replace(found, earlier_version_count=0)
 
 
-def _token_source(options: RegistryOptions) -> Renewed[str] | None:
+def _token_source(options: RegistryOptions) -> Renewed[AccessToken] | None:
     """None: there is no token, or one that is not renewed."""
     sources = {OAUTHBEARER: options.login, CUSTOM: options.login, SASL_OAUTHBEARER_INHERIT: options.kafka}
     source = sources.get(options.credentials or "")

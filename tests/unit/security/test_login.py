@@ -124,8 +124,25 @@ def test_a_token_is_renewed_in_the_window_of_the_options() -> None:
 )
 def test_an_answer_without_a_token_is_refused_and_not_shown(body: bytes) -> None:
     with pytest.raises(AuthenticationError, match=r"^the endpoint (answered|did not)") as caught:
-        parse_token_answer(body, "the endpoint")
+        parse_token_answer(body, "the endpoint", 0)
     assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "end_s"),
+    [(60, 1060), ("60", 1060), (0.5, 1000.5), (None, None), (0, None), (-1, None), (True, None), ("soon", None),
+     ("\u0661", None), ("9" * 5_000, None), (1e300, None), (float("nan"), None), ([60], None)],
+)  # fmt: skip
+def test_a_token_without_an_end_of_its_own_ends_when_the_endpoint_says(expires_in: Any, end_s: float | None) -> None:
+    body = json.dumps({"access_token": "opaque", "expires_in": expires_in}).encode()
+    found = parse_token_answer(body, "the endpoint", 1000)
+    assert (found.text, found.end_s) == ("opaque", end_s)
+
+
+def test_the_end_that_a_token_names_goes_before_what_the_endpoint_says() -> None:
+    body = json.dumps({"access_token": json_web_token(exp=1_800_000_000), "expires_in": 60}).encode()
+    found = parse_token_answer(body, "the endpoint", 1000)
+    assert found.end_s == 1_800_000_000 and found.text not in repr(found)
 
 
 def test_only_the_word_of_an_error_answer_is_told() -> None:
