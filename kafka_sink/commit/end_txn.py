@@ -393,8 +393,8 @@ class CommitTransactions(CommitStep):
 
     def _on_no_marker(self, now_ms: int, ask: Ask, search: MarkerSearch, shown_to: int) -> None:
         """What is shown of the log was read. A leader that has just started may show less than there is, but it tells
-        the end of its log only when it knows that (KIP-207). With tiered storage an answer may be empty in the middle of
-        the log, as long as the other storage takes its time; and some servers never show what is at the end."""
+        the end of its log only when it knows that (KIP-207). With tiered storage an answer may be empty in the middle
+        of the log, as long as the other storage takes its time; and some servers never show what is at the end."""
         if search.empty_since_ms is None:
             search.empty_since_ms = now_ms
         is_all_shown = search.end_offset is not None and shown_to >= search.end_offset

@@ -152,8 +152,7 @@ ROWS_ELSEWHERE = ErrorEntry(
 )
 ROWS_LOST = ErrorEntry(
     "PKS-6021", "rows of a decided batch are missing",
-    "Transactions of a decided batch timed out before the query ran again, or it stood still for so long that no log "
-    "tells how they ended.",
+    "Transactions of a decided batch timed out before the query ran again.",
     "Choose one of the `resolve` commands of the text: --replay (visible rows appear twice) or --accept (missing rows "
     "stay missing).",
     ("The query stops here until you choose",),
