@@ -111,7 +111,7 @@ class LedgerListing(LedgerRead):
             self._held_bytes += len(each.value or b"")
             if self._is_of_all and self._held_bytes > HELD_BYTES_MAX:
                 # Without what newer records have replaced, and aborted ones.
-                waiting = (value for listed in self._waiting.values() for _, _, value in listed)
+                waiting = (found.value for listed in self._waiting.values() for _, found in listed)
                 self._held_bytes = sum(map(len, waiting)) + sum(len(one.value) for one in self._newest.values())
                 if self._held_bytes > HELD_BYTES_MAX:
                     text = self._about_ledger(f"its newest records take more than {HELD_BYTES_MAX} bytes")
