@@ -41,12 +41,6 @@ A null value (set_aside.py) deletes the earlier records of its key, as compactio
 A record under a ledger key that was written without a transaction is not of a sink: another program wrote it, or a tool
 that copies topics. As the newest of its key it is an unreadable record, and not one to be skipped: it hides the
 decision below, and compaction removes that. Only claims are written so.
-
-Within one stream the numbers of batches never go back: a checkpoint that was set back is refused. So a record above one
-of a later batch is a copy: a tool went on copying the ledger of another cluster after the stream had begun here. Newest
-is then the one of the later batch, and never the copy. With equal numbers it is the one that is higher up: a ledger
-that is copied back to where it came from has what became of a batch after the records of this cluster. The records of
-one producer are in order, so only where another one goes on the numbers are compared.
 """
 
 from __future__ import annotations
@@ -54,7 +48,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.commit_step import CommitStep
@@ -72,14 +66,16 @@ from kafka_sink.commit.ledger import (
     line_of_key,
     stop_key,
 )
-from kafka_sink.commit.ledger_codec import (
-    VALUE_BYTES_MAX,
-    UnreadableRecord,
-    beginning_of_plain,
-    decode_claim,
-    decode_newest,
-    decode_record,
-    plain_problem,
+from kafka_sink.commit.ledger_codec import VALUE_BYTES_MAX, beginning_of_plain, decode_claim, decode_record
+from kafka_sink.commit.ledger_found import (
+    ERASED,
+    NO_PRODUCER,
+    Found,
+    Newest,
+    Unmarked,
+    decode_found,
+    is_of_earlier_batch,
+    number_of,
 )
 from kafka_sink.commit.log_scan import (
     EARLIEST,
@@ -92,7 +88,6 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_DAMAGED, LEDGER_UNREADABLE
@@ -108,29 +103,6 @@ READ = "read ledger"
 KEYS_MAX, KEYS_READ_MAX = 100_000, 200_000
 
 
-# Of a record without a transaction.
-NO_PRODUCER = -1
-
-
-class Found(NamedTuple):
-    """The newest record of a ledger key, and the producer that wrote it."""
-
-    offset: int
-    value: bytes
-    producer_id: int
-
-    @property
-    def is_plain(self) -> bool:
-        """Written without a transaction."""
-        return self.producer_id == NO_PRODUCER
-
-
-# By ledger key: the newest record.
-Newest = Mapping[str, Found]
-# By ledger key: all records that have no marker.
-Unmarked = Mapping[str, list[Found]]
-# Represents a null value; no record begins with this byte.
-ERASED = b"\0"
 # A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
 MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 # No command passes over a damaged batch, which may have the newest record of any sink.
@@ -387,19 +359,10 @@ class LedgerRead(CommitStep):
             self._newest[ledger_key] = found
             return
         lower, upper = sorted((known, found), key=lambda one: one.offset)
-        is_copy = self._is_of_earlier_batch(ledger_key, upper, lower)
+        is_copy = is_of_earlier_batch(ledger_key, upper, lower)
         self._newest[ledger_key] = lower if is_copy else upper
         if is_copy:
             self._copied[ledger_key] = upper
-
-    def _is_of_earlier_batch(self, ledger_key: str, upper: Found, lower: Found) -> bool:
-        """Of the same stream. What cannot be read has no number."""
-        has_one_writer = upper.producer_id == lower.producer_id
-        if has_one_writer or NO_PRODUCER in (upper.producer_id, lower.producer_id) or "/" in ledger_key:
-            return False
-        with suppress(RemoteProtocolError):
-            return decode_record(lower.value).key.is_later_than(decode_record(upper.value).key)
-        return False
 
     def _read_on(self, now_ms: int) -> None:
         if self._next_offset is None or self._stop_offset is None or self.asks.find(READ) is not None:
@@ -448,7 +411,7 @@ class LedgerRead(CommitStep):
         known = self._newest.get(ledger_key)
         if known is None:
             return True
-        return found.offset > known.offset and not self._is_of_earlier_batch(ledger_key, found, known)
+        return found.offset > known.offset and not is_of_earlier_batch(ledger_key, found, known)
 
     def _take_other_names(self, found: dict[str, Found], unmarked: dict[str, list[Found]]) -> tuple[OtherName, ...]:
         """Decisions of the query under another name only have to be known, in whichever state they are."""
@@ -462,13 +425,13 @@ class LedgerRead(CommitStep):
             offset, latest = max(one.offset for one in records), self._latest_of(key, records)
             name, batch = key.removesuffix(self._query_suffix), None if latest is None else latest.key
             other = OtherName(name, batch, offset > own_offset, frozenset(latest.topics if latest else ()))
-            names.append((_number(batch), offset, other))
+            names.append((number_of(batch), offset, other))
         return tuple(other for *_, other in sorted(names, key=lambda name: name[:2], reverse=True))
 
     def _latest_of(self, key: str, records: Sequence[Found]) -> LedgerRecord | None:
         with suppress(RemoteProtocolError):
             decoded = [decode_found(key, one, self.settings.cluster_id) for one in records]
-            return max(decoded, key=lambda record: _number(record.key))
+            return max(decoded, key=lambda record: number_of(record.key))
         return None
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
@@ -548,7 +511,8 @@ class LedgerRead(CommitStep):
 
     def _split_by_cluster(self, records: Iterable[LedgerRecord]) -> tuple[LedgerRecord, ...]:
         """Those of this cluster. Nobody can finish the others here, at no start."""
-        here, elsewhere = [], []
+        here: list[LedgerRecord] = []
+        elsewhere: list[LedgerRecord] = []
         for record in records:
             (elsewhere if record.is_of_another_cluster(self.settings.cluster_id) else here).append(record)
         if elsewhere:
@@ -602,14 +566,3 @@ class LedgerRead(CommitStep):
 
     def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"
-
-
-def _number(batch: BatchKey | None) -> int:
-    return batch.batch_id if batch is not None and isinstance(batch.batch_id, int) else -1
-
-
-def decode_found(key: str, found: Found, cluster_id: str) -> LedgerRecord:
-    """Raises `RemoteProtocolError` if it cannot be read. `cluster_id`: of the brokers that it was read from."""
-    if found.is_plain:
-        raise UnreadableRecord(plain_problem(found.value, cluster_id))
-    return decode_newest(key, found.value)

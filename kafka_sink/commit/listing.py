@@ -15,7 +15,8 @@ from kafka_sink.commit.describe_transactions import DescribeTransactions, Transa
 from kafka_sink.commit.identity import Line, belongs_to, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord, decode_key, line_of_claim, line_of_key
 from kafka_sink.commit.ledger_codec import decode_claim, origin_of
-from kafka_sink.commit.ledger_read import Found, LedgerRead, Newest, Unmarked, decode_found
+from kafka_sink.commit.ledger_found import Found, Newest, Unmarked, decode_found
+from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.log_scan import (
     LATEST,
     READ_COMMITTED,

@@ -32,6 +32,6 @@ def moved_problem(settings: DeliverySettings, metadata: Mapping[str, Any]) -> st
     if not found or not settings.cluster_id or found == settings.cluster_id:
         return None
     return (
-        f"it was planned with the Kafka cluster {settings.cluster_id!r}, and {found!r} answers now: the address leads to "
-        "another cluster. No decision is made across such a move, and the next start plans with the one that answers"
+        f"it was planned with the Kafka cluster {settings.cluster_id!r}, and {found!r} answers now: the address leads "
+        "to another cluster. No decision is made across such a move, and the next start plans with the one that answers"
     )

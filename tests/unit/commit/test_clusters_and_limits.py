@@ -1,7 +1,8 @@
 """Properties of the brokers: another cluster than that of the decision, a lower time limit, no verification.
 
 The assumptions: a ledger topic may be copied to another cluster, with or without the other topics, and the address may
-lead to that one at any moment; brokers may allow less than a minute for a transaction; brokers before 3.6 accept a record of a transaction that has ended.
+lead to that one at any moment; brokers may allow less than a minute for a transaction; brokers before 3.6 accept a
+record of a transaction that has ended.
 """
 
 from __future__ import annotations
