@@ -471,8 +471,8 @@ class LedgerRead(CommitStep):
         """As long as there is nothing newer of the stream above them."""
         for key, copied in sorted(self._copied.items()):
             if key in newest and copied.offset > self._newest[key].offset:
-                commands = self.settings.commands
-                self._notes.append(messages.copied_late_text(commands, newest[key], decode_record(copied.value)))
+                record = decode_record(copied.value)
+                self._notes.append(messages.copied_late_text(self.settings.ledger_topic, newest[key], record))
 
     def _believe_unmarked(
         self, unmarked: Unmarked, newest: dict[str, LedgerRecord], settled: dict[str, LedgerRecord]
@@ -516,7 +516,7 @@ class LedgerRead(CommitStep):
         for record in records:
             (elsewhere if record.is_of_another_cluster(self.settings.cluster_id) else here).append(record)
         if elsewhere:
-            self._notes.append(messages.open_elsewhere_text(self.settings.commands, elsewhere))
+            self._notes.append(messages.open_elsewhere_text(self.settings.ledger_topic, elsewhere))
         return tuple(here)
 
     def _ended_keys(self) -> Collection[str]:

@@ -326,23 +326,23 @@ def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) 
     )
 
 
-def open_elsewhere_text(commands: CommandTexts, records: Sequence[LedgerRecord]) -> str:
+def open_elsewhere_text(ledger_topic: str, records: Sequence[LedgerRecord]) -> str:
     """Of batch writes without a label, which stop no other write."""
     clusters = some(sorted({repr(record.cluster_id) for record in records}), "more")
     return (
-        f"{OPEN_ELSEWHERE}ledger topic {commands.ledger_topic!r} was copied from {clusters}, with {len(records)} batch "
-        f"writes without a label that are decided and not finished. If that cluster is alive, "
-        f"`{commands.recover_elsewhere(records[0].sink_id)}` with its brokers finishes the first of them{commands.hint}"
+        f"{OPEN_ELSEWHERE}ledger topic {ledger_topic!r} was copied from {clusters}, with {len(records)} batch writes "
+        "without a label that are decided and not finished. If that cluster is alive, the next planning of a write "
+        "there finishes them"
     )
 
 
-def copied_late_text(commands: CommandTexts, record: LedgerRecord, copied: LedgerRecord) -> str:
+def copied_late_text(ledger_topic: str, record: LedgerRecord, copied: LedgerRecord) -> str:
     """`copied`: above the record, and of an earlier batch."""
     origin = f"of the Kafka cluster {copied.cluster_id!r} " if copied.cluster_id else ""
     return (
-        f"{COPIED_LATE}above {record.key} of sink {record.sink_id} the ledger topic {commands.ledger_topic!r} has a "
-        f"record {origin}of {copied.key}. A stream never goes back, so a tool still copies an older ledger into this "
-        "one. End that copying: compaction keeps the copy alone, and then the later batch is not known any more"
+        f"{COPIED_LATE}above {record.key} of sink {record.sink_id} the ledger topic {ledger_topic!r} has a record "
+        f"{origin}of {copied.key}. A stream never goes back, so a tool still copies an older ledger into this one. End "
+        "that copying: compaction keeps the copy alone, and then the later batch is not known any more"
     )
 
 
