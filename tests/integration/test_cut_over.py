@@ -60,6 +60,8 @@ class Address:
         return broker
 
     def cut_over(self) -> None:
+        for topic in ("t", "m", LEDGER):
+            read_topic(self.servers, topic)  # until its last marker is written: nothing else would end what is open
         self.broker.stop()
         shutil.copytree(self._folder / HERE, self._folder / THERE, ignore=shutil.ignore_patterns("lock"))
         state_file = self._folder / THERE / "state.json"
