@@ -276,10 +276,7 @@ class Committer:
     def _finish(self, now_ms: int, record: LedgerRecord | None) -> None:
         assert record is not None
         if record.is_of_another_cluster(self._settings.cluster_id):
-            if not self._is_of_others(record):
-                self._fail(messages.other_cluster_error(record, self._settings))
-            else:
-                self._leave_to_others(now_ms, record, "its cluster is another one")
+            self._fail(messages.other_cluster_error(record, self._settings))
             return
         self._move(Phase.FINISHING)
         self._record = record

@@ -46,10 +46,11 @@ decision below, and compaction removes that. Only claims are written so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
+from kafka_sink.commit import messages
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.division import division_of
 from kafka_sink.commit.identity import Line, belongs_to, code_of_label
@@ -65,13 +66,16 @@ from kafka_sink.commit.ledger import (
     line_of_key,
     stop_key,
 )
-from kafka_sink.commit.ledger_codec import (
-    VALUE_BYTES_MAX,
-    UnreadableRecord,
-    beginning_of_plain,
-    decode_claim,
-    decode_newest,
-    plain_problem,
+from kafka_sink.commit.ledger_codec import VALUE_BYTES_MAX, beginning_of_plain, decode_claim, decode_record
+from kafka_sink.commit.ledger_found import (
+    ERASED,
+    NO_PRODUCER,
+    Found,
+    Newest,
+    Unmarked,
+    decode_found,
+    is_of_earlier_batch,
+    number_of,
 )
 from kafka_sink.commit.log_scan import (
     EARLIEST,
@@ -84,7 +88,6 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_DAMAGED, LEDGER_UNREADABLE
@@ -100,20 +103,6 @@ READ = "read ledger"
 KEYS_MAX, KEYS_READ_MAX = 100_000, 200_000
 
 
-class Found(NamedTuple):
-    """The newest record of a ledger key. `is_plain`: it was written without a transaction."""
-
-    offset: int
-    value: bytes
-    is_plain: bool = False
-
-
-# By ledger key: the newest record.
-Newest = Mapping[str, Found]
-# By ledger key: offsets and values of all records that have no marker.
-Unmarked = Mapping[str, list[tuple[int, bytes]]]
-# Represents a null value; no record begins with this byte.
-ERASED = b"\0"
 # A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
 MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 # No command passes over a damaged batch, which may have the newest record of any sink.
@@ -177,16 +166,18 @@ class LedgerRead(CommitStep):
         # All markers of transactions that have ended below the first one are looked for; for the second one, they were.
         self._sought_offset = self._ended_offset = -1
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
-        # By producer id and epoch: offset, ledger key and value of the records that wait for their marker.
-        self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
+        # By producer id and epoch: ledger key and content of the records that wait for their marker.
+        self._waiting: dict[tuple[int, int], list[tuple[str, Found]]] = {}
         # Of all records that waited. The markers of other producers say nothing about a record that is read.
         self._producer_ids: set[int] = set()
         # Of all sinks, without markers: what a start has to read.
         self.batch_count = 0
         # By ledger key: the newest record so far.
         self._newest: dict[str, Found] = {}
+        # By ledger key: the highest record of an earlier batch than the newest one.
+        self._copied: dict[str, Found] = {}
         # By ledger key: later records without a marker, if this read has no claim.
-        self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
+        self._unbelieved: dict[str, list[Found]] = {}
         self._key_counts = Counter[str]()
         self._has_too_many = False
         self._claims: dict[str, int] = {}
@@ -270,19 +261,20 @@ class LedgerRead(CommitStep):
             marker = raw.decode_marker()
             if marker.is_commit_marker or marker.is_abort_marker:
                 ended = self._waiting.pop(self._transaction_ended_by(raw, is_abort=marker.is_abort_marker), [])
-                for offset, ledger_key, value in ended if marker.is_commit_marker else []:
-                    self._keep(ledger_key, Found(offset, value))
+                for ledger_key, found in ended if marker.is_commit_marker else []:
+                    self._keep(ledger_key, found)
         elif raw.is_transactional:
             for offset, key, content in self._skim(raw, self._is_of_decision):
                 self._producer_ids.add(raw.producer_id)
                 waiting = self._waiting.setdefault((raw.producer_id, raw.producer_epoch), [])
-                waiting.append((offset, decode_key(key), ERASED if content is None else content))
+                value = ERASED if content is None else content
+                waiting.append((decode_key(key), Found(offset, value, raw.producer_id)))
         else:
             for offset, key, content in self._skim(raw, self._is_of_decision_or_line):
                 if (key or b"").startswith(self._stop_prefix):
                     self._take_stop(key or b"", content)
                 elif not self._is_claim(key):
-                    self._keep(decode_key(key), Found(offset, beginning_of_plain(content), is_plain=True))
+                    self._keep(decode_key(key), Found(offset, beginning_of_plain(content), NO_PRODUCER))
                 elif content is not None:
                     self._take_claim(offset, key or b"", content)
 
@@ -363,8 +355,14 @@ class LedgerRead(CommitStep):
             self._key_counts[sink_id] += 1
             self._has_too_many |= self.limits_keys and self._key_counts[sink_id] > KEYS_READ_MAX
         known = self._newest.get(ledger_key)
-        if known is None or found.offset >= known.offset:
+        if known is None:
             self._newest[ledger_key] = found
+            return
+        lower, upper = sorted((known, found), key=lambda one: one.offset)
+        is_copy = is_of_earlier_batch(ledger_key, upper, lower)
+        self._newest[ledger_key] = lower if is_copy else upper
+        if is_copy:
+            self._copied[ledger_key] = upper
 
     def _read_on(self, now_ms: int) -> None:
         if self._next_offset is None or self._stop_offset is None or self.asks.find(READ) is not None:
@@ -389,29 +387,33 @@ class LedgerRead(CommitStep):
         return any(self._ended_offset <= offset < self._last_stable_offset for offset in self._offsets_waiting())
 
     def _offsets_waiting(self) -> Iterator[int]:
-        return (offset for waiting in self._waiting.values() for offset, _, _ in waiting)
+        return (found.offset for waiting in self._waiting.values() for _, found in waiting)
 
     def _is_marker_missing(self) -> bool:
         return any(offset >= self._last_stable_offset for offset in self._offsets_waiting())
 
     def _conclude(self) -> None:
-        unmarked: dict[str, list[tuple[int, bytes]]] = {}
-        for waiting in self._waiting.values():
-            for offset, ledger_key, value in waiting:
-                known = self._newest.get(ledger_key)
-                if offset < self._ended_offset:
-                    self._keep(ledger_key, Found(offset, value))
-                elif known is None or offset > known.offset:
-                    later = unmarked if self._claim_offset is not None else self._unbelieved
-                    later.setdefault(ledger_key, []).append((offset, value))
+        waiting = [each for listed in self._waiting.values() for each in listed]
+        for ledger_key, found in waiting:
+            if found.offset < self._ended_offset:
+                self._keep(ledger_key, found)
+        unmarked: dict[str, list[Found]] = {}
+        later = unmarked if self._claim_offset is not None else self._unbelieved
+        for ledger_key, found in waiting:
+            if found.offset >= self._ended_offset and self._is_later(ledger_key, found):
+                later.setdefault(ledger_key, []).append(found)
         self._closed = frozenset(key for key, one in self._newest.items() if one.value == ERASED and is_nameless(key))
-        found = {key: one for key, one in self._newest.items() if one.value != ERASED}
-        self._elsewhere = self._take_other_names(found, unmarked)
-        self._on_newest(found, unmarked)
+        newest = {key: one for key, one in self._newest.items() if one.value != ERASED}
+        self._elsewhere = self._take_other_names(newest, unmarked)
+        self._on_newest(newest, unmarked)
 
-    def _take_other_names(
-        self, found: dict[str, Found], unmarked: dict[str, list[tuple[int, bytes]]]
-    ) -> tuple[OtherName, ...]:
+    def _is_later(self, ledger_key: str, found: Found) -> bool:
+        known = self._newest.get(ledger_key)
+        if known is None:
+            return True
+        return found.offset > known.offset and not is_of_earlier_batch(ledger_key, found, known)
+
+    def _take_other_names(self, found: dict[str, Found], unmarked: dict[str, list[Found]]) -> tuple[OtherName, ...]:
         """Decisions of the query under another name only have to be known, in whichever state they are."""
         own_offset = max(
             (found[key].offset for key in (self._sink_id, self._named_sink_id) if key in found), default=-1
@@ -419,22 +421,22 @@ class LedgerRead(CommitStep):
         names = []
         for key in {key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key)}:
             records = [found.pop(key)] if key in found else []
-            records += [Found(*open_one) for listed in (unmarked, self._unbelieved) for open_one in listed.pop(key, ())]
+            records += [open_one for listed in (unmarked, self._unbelieved) for open_one in listed.pop(key, ())]
             offset, latest = max(one.offset for one in records), self._latest_of(key, records)
             name, batch = key.removesuffix(self._query_suffix), None if latest is None else latest.key
             other = OtherName(name, batch, offset > own_offset, frozenset(latest.topics if latest else ()))
-            names.append((_number(batch), offset, other))
+            names.append((number_of(batch), offset, other))
         return tuple(other for *_, other in sorted(names, key=lambda name: name[:2], reverse=True))
 
     def _latest_of(self, key: str, records: Sequence[Found]) -> LedgerRecord | None:
         with suppress(RemoteProtocolError):
             decoded = [decode_found(key, one, self.settings.cluster_id) for one in records]
-            return max(decoded, key=lambda record: _number(record.key))
+            return max(decoded, key=lambda record: number_of(record.key))
         return None
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
-        others = tuple(self._open_elsewhere(found)) if self._is_planning else ()
+        others = self._split_by_cluster(self._open_elsewhere(found)) if self._is_planning else ()
         key_count = sum(key.partition("/")[0] == self._sink_id for key in found)
         chunks = tuple(self._chunks_of_line(found)) if self._code else ()
         found = {key: newest for key, newest in found.items() if self._is_of_line(key)}
@@ -443,6 +445,7 @@ class LedgerRead(CommitStep):
         newest = {key: self._decode(key, one) for key, one in found.items() if key not in ended}
         settled = dict(newest)
         doubtful = self._believe_unmarked(unmarked, newest, settled)
+        self._note_copies(newest)
         older_key = self._older_key(newest)
         if older_key is None:
             newest.pop(self._named_sink_id, None)
@@ -463,6 +466,13 @@ class LedgerRead(CommitStep):
             elsewhere=self._elsewhere,
             chunks=chunks,
         )
+
+    def _note_copies(self, newest: Mapping[str, LedgerRecord]) -> None:
+        """As long as there is nothing newer of the stream above them."""
+        for key, copied in sorted(self._copied.items()):
+            if key in newest and copied.offset > self._newest[key].offset:
+                record = decode_record(copied.value)
+                self._notes.append(messages.copied_late_text(self.settings.ledger_topic, newest[key], record))
 
     def _believe_unmarked(
         self, unmarked: Unmarked, newest: dict[str, LedgerRecord], settled: dict[str, LedgerRecord]
@@ -499,6 +509,16 @@ class LedgerRead(CommitStep):
                     if record.kind is Kind.INTENT:
                         yield record
 
+    def _split_by_cluster(self, records: Iterable[LedgerRecord]) -> tuple[LedgerRecord, ...]:
+        """Those of this cluster. Nobody can finish the others here, at no start."""
+        here: list[LedgerRecord] = []
+        elsewhere: list[LedgerRecord] = []
+        for record in records:
+            (elsewhere if record.is_of_another_cluster(self.settings.cluster_id) else here).append(record)
+        if elsewhere:
+            self._notes.append(messages.open_elsewhere_text(self.settings.ledger_topic, elsewhere))
+        return tuple(here)
+
     def _ended_keys(self) -> Collection[str]:
         """For a look at open decisions that fences nobody. A done record without a marker may still be aborted, but it
         was written when all transactions of its decision had been committed: nothing is left to be finished. They must
@@ -507,7 +527,7 @@ class LedgerRead(CommitStep):
         ended = []
         for key, unbelieved in self._unbelieved.items():
             # One that cannot be read says nothing: it may never be committed, and the commit will tell.
-            if is_nameless(key) and any(value == ERASED for _, value in unbelieved):
+            if is_nameless(key) and any(one.value == ERASED for one in unbelieved):
                 ended.append(key)
                 continue
             with suppress(RemoteProtocolError):
@@ -527,12 +547,12 @@ class LedgerRead(CommitStep):
             return self._named_sink_id, 0
         return (self._sink_id, self._older_claim) if self._older_claim >= 0 else ("", -1)
 
-    def _decode_believed(self, key: str, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+    def _decode_believed(self, key: str, unmarked: Sequence[Found]) -> Iterator[tuple[int, LedgerRecord]]:
         """Newest first."""
-        for offset, value in sorted(unmarked, reverse=True):
-            record = None if value == ERASED else self._decode(key, Found(offset, value))
+        for found in sorted(unmarked, reverse=True):
+            record = None if found.value == ERASED else self._decode(key, found)
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
-                yield offset, record
+                yield found.offset, record
 
     def _decode(self, key: str, found: Found) -> LedgerRecord:
         try:
@@ -546,14 +566,3 @@ class LedgerRead(CommitStep):
 
     def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"
-
-
-def _number(batch: BatchKey | None) -> int:
-    return batch.batch_id if batch is not None and isinstance(batch.batch_id, int) else -1
-
-
-def decode_found(key: str, found: Found, cluster_id: str) -> LedgerRecord:
-    """Raises `RemoteProtocolError` if it cannot be read. `cluster_id`: of the brokers that it was read from."""
-    if found.is_plain:
-        raise UnreadableRecord(plain_problem(found.value, cluster_id))
-    return decode_newest(key, found.value)

@@ -15,7 +15,8 @@ from kafka_sink.commit.describe_transactions import DescribeTransactions, Transa
 from kafka_sink.commit.identity import Line, belongs_to, parse_task_identity
 from kafka_sink.commit.ledger import Kind, LedgerRecord, decode_key, line_of_claim, line_of_key
 from kafka_sink.commit.ledger_codec import decode_claim, origin_of
-from kafka_sink.commit.ledger_read import Found, LedgerRead, Newest, Unmarked, decode_found
+from kafka_sink.commit.ledger_found import Found, Newest, Unmarked, decode_found
+from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.log_scan import (
     LATEST,
     READ_COMMITTED,
@@ -111,7 +112,7 @@ class LedgerListing(LedgerRead):
             self._held_bytes += len(each.value or b"")
             if self._is_of_all and self._held_bytes > HELD_BYTES_MAX:
                 # Without what newer records have replaced, and aborted ones.
-                waiting = (value for listed in self._waiting.values() for _, _, value in listed)
+                waiting = (found.value for listed in self._waiting.values() for _, found in listed)
                 self._held_bytes = sum(map(len, waiting)) + sum(len(one.value) for one in self._newest.values())
                 if self._held_bytes > HELD_BYTES_MAX:
                     text = self._about_ledger(f"its newest records take more than {HELD_BYTES_MAX} bytes")

@@ -29,6 +29,9 @@ STILL_ACCEPTED = (
     "ledger.accept.new.sink is set, and the ledger knows this sink: take the option out before the next start. As long "
     "as it is set, a ledger or sink.id that is given by mistake is not noticed, and a batch may be written again"
 )
+# How notes begin that do not change from start to start.
+OPEN_ELSEWHERE = "open decisions of another Kafka cluster are left alone: "
+COPIED_LATE = "copied records are passed over: "
 SWEPT = "an operator's command (transactions --abort) was aborting what this sink has open"
 
 
@@ -327,6 +330,26 @@ TAKEN_BY_RETENTION = (
     "Where a log now starts behind such an offset, retention has taken the rows and the markers, as it does while a "
     "query stands still for long; then to accept it is the usual choice, since rows of that age are gone in either case"
 )
+
+
+def open_elsewhere_text(ledger_topic: str, records: Sequence[LedgerRecord]) -> str:
+    """Of batch writes without a label, which stop no other write."""
+    clusters = some(sorted({repr(record.cluster_id) for record in records}), "more")
+    return (
+        f"{OPEN_ELSEWHERE}ledger topic {ledger_topic!r} was copied from {clusters}, with {len(records)} batch writes "
+        "without a label that are decided and not finished. If that cluster is alive, the next planning of a write "
+        "there finishes them"
+    )
+
+
+def copied_late_text(ledger_topic: str, record: LedgerRecord, copied: LedgerRecord) -> str:
+    """`copied`: above the record, and of an earlier batch."""
+    origin = f"of the Kafka cluster {copied.cluster_id!r} " if copied.cluster_id else ""
+    return (
+        f"{COPIED_LATE}above {record.key} of sink {record.sink_id} the ledger topic {ledger_topic!r} has a record "
+        f"{origin}of {copied.key}. A stream never goes back, so a tool still copies an older ledger into this one. End "
+        "that copying: compaction keeps the copy alone, and then the later batch is not known any more"
+    )
 
 
 def lost_error(

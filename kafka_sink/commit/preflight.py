@@ -9,7 +9,7 @@ it has another id. Either way the batch is refused, so that it runs again. So it
 would acknowledge the decision; and if its topic does not keep decisions any more, which is looked at now and then and
 only if brokers tell; and if the topic of manifests does not accept one as large as the batch's: nobody could close the
 decision. Brokers learn of a new topic one after the other, so the check asks again for a while before it believes that
-a topic is gone.
+a topic is gone. The same answer names the cluster: another one than planned with is refused (same_cluster.py).
 
 Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
 partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
@@ -30,6 +30,7 @@ from kafka_sink.commit.log_scan import read_fetch_answer
 from kafka_sink.commit.lost_rows import LAST_ROWS, LostRows
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
+from kafka_sink.commit.same_cluster import moved_problem
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.commit.time_left import TimeLeft, time_problem
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Reply, ReplyKind
@@ -308,6 +309,10 @@ class Preflight(DescribeTransactions):
         self.asks.drop(ask)
 
     def _on_metadata(self, now_ms: int, ask: Ask, metadata: Mapping[str, Any]) -> None:
+        moved = moved_problem(self.settings, metadata)
+        if moved is not None:
+            self.fail(moved)
+            return
         gone = self._find_gone(metadata)
         self.note_topic(now_ms, is_gone=gone is not None)
         if gone is not None:

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.commit.ledger_read import LedgerRead, Newest, Unmarked
+from kafka_sink.commit.ledger_found import Newest, Unmarked
+from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError, foreign_text
 

@@ -8,7 +8,7 @@ end. A decision after that end would be missed, and its batch delivered twice.
 `Claim` closes that gap. It appends one record to the ledger with acks=all, which an outdated leader cannot acknowledge,
 since the in-sync replicas do not follow it. All earlier decisions have offsets below the claim, so a reader that has
 reached the claim has seen them, whichever broker answered. The claim needs no transaction: only deciding records need
-one.
+one. Meanwhile the coordinator that gave the identity is asked which cluster it is of (same_cluster.py).
 
 A claim contains the run. Spark may commit each batch of a query in another Python process, and each process fences the
 one before: a stale epoch means "another process", only a claim means "another run".
@@ -25,6 +25,7 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key, stop_key
 from kafka_sink.commit.ledger_codec import encode_claim, encode_stop
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
+from kafka_sink.commit.same_cluster import CLUSTER, cluster_ask, moved_problem
 from kafka_sink.commit.session import OWN_TIMEOUT_MS_MIN, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
@@ -137,6 +138,23 @@ class Claim(PlainAppend):
             self._ask(now_ms, CLAIM_OLDER, Line(session.older_sink_id))
         else:
             self._ask(now_ms, CLAIM, session.line)
+        self.asks.add(now_ms, cluster_ask(Coordinator(session.transactional_id)))
+
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        if ask.purpose != CLUSTER:
+            super().on_body(now_ms, ask, body)
+            return
+        self.asks.drop(ask)
+        moved = moved_problem(self.settings, body)
+        if moved is not None:
+            self.offset = None
+            self.fail(moved)
+
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose == CLUSTER:
+            CommitStep.on_lost(self, now_ms, reply)
+        else:
+            super().on_lost(now_ms, reply)
 
     def _ask(self, now_ms: int, purpose: str, line: Line) -> None:
         self.append(now_ms, purpose, [(claim_key(line), self._value)])

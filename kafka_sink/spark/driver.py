@@ -36,7 +36,7 @@ from kafka_sink.commit.identity import Line, label_of, sink_id_of_query
 from kafka_sink.commit.ledger import LedgerRecord, batch_at_hand, line_of
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest, manifest_key, partition_of_key
-from kafka_sink.commit.messages import STILL_ACCEPTED, aborted_error, not_closed_text
+from kafka_sink.commit.messages import COPIED_LATE, OPEN_ELSEWHERE, STILL_ACCEPTED, aborted_error, not_closed_text
 from kafka_sink.commit.open_parts import NOT_TOLD
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, summarize_receipts
 from kafka_sink.commit.session import (
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
 # A note that begins so does not change from batch to batch.
-ONCE = NOT_TOLD.partition("{")[0]
+ONCE = (NOT_TOLD.partition("{")[0], OPEN_ELSEWHERE, COPIED_LATE)
 # Planning looks at the ledger's topic in its own process, once; a commit at its first batch and every hour. It costs a
 # request beside those of the check before the decision.
 LEDGER_LOOK_MS = 3_600_000

@@ -573,6 +573,25 @@ def test_two_that_borrow_at_once_have_a_client_each_and_the_pool_keeps_only_so_m
     pool.close()
 
 
+def test_after_an_exception_no_client_with_the_same_options_is_kept(kafka: EmbeddedBroker) -> None:
+    """What they know of the cluster may be as old: the next operation must not fail of that once more."""
+    options, others = (client_of(kafka.bootstrap_servers, client_id=name).options for name in ("a", "b"))
+    pool = ClientPool(3)
+    with pool.borrow(options) as one, pool.borrow(options) as another, pool.borrow(others) as third:
+        one.reach()
+        another.reach()
+        third.reach()
+    with pytest.raises(ArithmeticError), pool.borrow(options):
+        raise ArithmeticError
+    for closed in (one, another):
+        with pytest.raises(LocalProtocolError, match="closed"):
+            closed.reach()
+    with pool.borrow(others) as again:
+        assert again is third
+        again.reach()
+    pool.close()
+
+
 def test_a_kept_client_gets_over_brokers_that_closed_its_connections_meanwhile(kafka: EmbeddedBroker) -> None:
     pool = ClientPool(1)
     options = client_of(kafka.bootstrap_servers).options

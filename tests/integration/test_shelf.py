@@ -20,6 +20,14 @@ def test_what_was_put_back_last_is_taken_first_and_the_oldest_goes_when_there_is
     assert (len(shelf), shelf.clear(), len(shelf)) == (1, [4], 0)
 
 
+def test_all_of_one_kind_are_taken_at_once_and_the_others_stay() -> None:
+    shelf: Shelf[str, int] = Shelf(3)
+    for key, thing in (("a", 1), ("b", 2), ("a", 3)):
+        shelf.put(key, thing)
+    assert (shelf.take_all("a"), shelf.take_all("a"), len(shelf)) == ([1, 3], [], 1)
+    assert shelf.put("c", 4) == [] and shelf.put("c", 5) == [], "there is room again"
+
+
 def test_no_two_threads_have_the_same_thing() -> None:
     shelf: Shelf[int, list[int]] = Shelf(THREADS // 2)
     start = threading.Barrier(THREADS)

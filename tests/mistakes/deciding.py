@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.commit import committer, ledger, ledger_codec, ledger_read, next_step, session
+from kafka_sink.commit import committer, ledger, ledger_codec, ledger_read, next_step, preflight, session, takeover
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import OTHER_COUNTS, Kind, LedgerRecord, TransactionOutcome
-from kafka_sink.commit.ledger_read import Found, LedgerRead
+from kafka_sink.commit.ledger_found import Found
+from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.manifest import Manifest
 from kafka_sink.commit.next_step import NextStep
@@ -308,6 +309,17 @@ def plain_record_ignored(patch: pytest.MonkeyPatch) -> None:
             keep(self, ledger_key, found)
 
     patch.setattr(LedgerRead, "_keep", changed)
+
+
+def copy_hides_a_later_batch(patch: pytest.MonkeyPatch) -> None:
+    """the highest record of a stream counts, also if a mirror has put an earlier batch above a later one"""
+    patch.setattr(ledger_read, "is_of_earlier_batch", lambda _ledger_key, _upper, _lower: False)
+
+
+def cluster_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """a driver goes on in whichever cluster its address leads to, under the id of the one before"""
+    for module in (takeover, preflight):
+        patch.setattr(module, "moved_problem", lambda _settings, _metadata: None)
 
 
 def fingerprint_not_compared(patch: pytest.MonkeyPatch) -> None:

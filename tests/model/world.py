@@ -27,6 +27,7 @@ from kafka_sink.commit.listing import LIST
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.preflight import LEADERS
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.same_cluster import CLUSTER
 from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
@@ -385,8 +386,8 @@ class World:
     def _may_be_answered(self, request: int, out: tuple[int, ...]) -> bool:
         """The list of open transactions is requested together with a decision's commits, and what it says about them
         is ignored. So it is answered before all of them, or alone; any order in between gives the same result. Every
-        partition has a leader, so the request for leaders is answered first."""
-        if any(self._requests[other].purpose == LEADERS for other in out if other != request):
+        partition has a leader, and all brokers are of one cluster, so what is asked about these is answered first."""
+        if any(self._requests[other].purpose in (LEADERS, CLUSTER) for other in out if other != request):
             return False
         if self._requests[request].purpose != LIST:
             return True

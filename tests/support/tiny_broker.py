@@ -47,6 +47,8 @@ class TinyBroker:
         self.topic_ids: dict[str, bytes | None] = {}
         # Of the ledger; None: it is not told to those who may not know it.
         self.cleanup_policy: str | None = "compact"
+        # As Metadata names it; None: it names none.
+        self.cluster_id: str | None = None
         # By how much an abort by the broker itself raises the epoch: twice in Kafka 4.0.0 (KAFKA-19367).
         self.fence_raises = 1
         # Whether DescribeProducers tells the number of a producer's last record. In the model one record may stand for
@@ -394,7 +396,7 @@ class TinyBroker:
             topic_id = self.topic_ids.get(asked["name"], bytes(16))
             told = {"error_code": 0 if topic_id else 3, "topic_id": topic_id or bytes(16)}
             topics.append({**told, "name": asked["name"], "partitions": partitions if topic_id else []})
-        return {"brokers": [], "topics": topics}
+        return {"brokers": [], "cluster_id": self.cluster_id, "topics": topics}
 
     def _on_ListTransactions(self, body: Any, request: Ask) -> dict[str, Any]:
         listed = [

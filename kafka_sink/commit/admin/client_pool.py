@@ -34,12 +34,13 @@ class ClientPool:
     @contextmanager
     def borrow(self, options: ProducerOptions) -> Iterator[Client]:
         """For one operation. After an exception in it, Ctrl-C included, the client is closed: one of its connections
-        may be broken."""
+        may be broken. So are the idle ones: what they know of the cluster may be as old, and each would fail once."""
         client = self._idle.take(options) or Client(replace(options, client_id=driver_client_id(options.client_id)))
         try:
             yield client
         except BaseException:
-            client.close()
+            for each in (client, *self._idle.take_all(options)):
+                each.close()
             raise
         for surplus in self._idle.put(options, client):
             surplus.close()

@@ -36,6 +36,12 @@ class Shelf(Generic[KeyT, ThingT]):
                 del self._kept[key]
             return thing
 
+    def take_all(self, key: KeyT) -> list[ThingT]:
+        with self._lock:
+            things = self._kept.pop(key, [])
+            self._count -= len(things)
+        return things
+
     def put(self, key: KeyT, thing: ThingT) -> list[ThingT]:
         """Returns those for which there is no more room."""
         surplus = []

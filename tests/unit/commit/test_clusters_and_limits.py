@@ -1,7 +1,8 @@
 """Properties of the brokers: another cluster than that of the decision, a lower time limit, no verification.
 
-The assumptions: a ledger topic may be copied to another cluster, with or without the other topics; brokers may allow
-less than a minute for a transaction; brokers before 3.6 accept a record of a transaction that has ended.
+The assumptions: a ledger topic may be copied to another cluster, with or without the other topics, and the address may
+lead to that one at any moment; brokers may allow less than a minute for a transaction; brokers before 3.6 accept a
+record of a transaction that has ended.
 """
 
 from __future__ import annotations
@@ -12,11 +13,23 @@ import pytest
 
 from kafka_sink.commit import ledger_codec
 from kafka_sink.commit.ledger import Kind
-from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
+from kafka_sink.commit.same_cluster import CLUSTER
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.commit.sweep import NOT_VERIFIED
-from kafka_sink.errors import CommitAborted
-from tests.unit.commit.driver_bench import COMMIT, QUERY, SECOND, Bench
+from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.errors.table.commits import OTHER_CLUSTER
+from tests.unit.commit.driver_bench import (
+    CLAIM,
+    COMMIT,
+    END,
+    LOST,
+    NOT_SENT,
+    QUERY,
+    SECOND,
+    Bench,
+    without_rows,
+)
 
 
 def decided(bench: Bench) -> None:
@@ -67,6 +80,100 @@ def test_a_person_says_whether_the_rows_of_the_other_cluster_are_here(
     batch = 1 if operation is DriverOperation.ACCEPT else 0
     receipts = bench.receipts(batch, run=SECOND, attempt=1)
     assert bench.commit(receipts, bench.session(SECOND)).conclusion is Conclusion.DELIVERED
+
+
+# ---- an address that leads to another cluster ----
+
+
+def move(bench: Bench, name: str = "new") -> None:
+    """The brokers there have the topics, and know no id of the driver."""
+    bench.broker.cluster_id = name
+    bench.take_the_drivers_id()
+
+
+def check_moved(error: Exception | None) -> None:
+    assert isinstance(error, CommitAborted)
+    assert "planned with the Kafka cluster 'old', and 'new' answers now" in str(error)
+
+
+@pytest.fixture
+def planned(bench: Bench) -> Bench:
+    bench.settings = replace(bench.settings, cluster_id="old")
+    bench.broker.cluster_id = "old"
+    return bench
+
+
+def test_a_driver_that_remembers_another_cluster_decides_nothing(planned: Bench) -> None:
+    session = planned.session()
+    assert planned.commit(planned.receipts(), session).conclusion is Conclusion.DELIVERED
+    move(planned)
+    receipts = planned.receipts(1)
+    check_moved(planned.commit(receipts, session).error)
+    planned.settle()
+    assert [planned.state_of(one) for one in receipts] == ["CompleteAbort"] * 2
+    assert planned.ledger()["sink"].key == BatchKey(QUERY, 0)
+
+
+def test_a_batch_that_is_only_recorded_is_not_recorded_in_another_cluster(planned: Bench) -> None:
+    move(planned)
+    check_moved(planned.commit([without_rows(0)]).error)
+    assert not planned.ledger()
+
+
+def test_a_write_without_a_label_which_claims_nothing_is_refused_as_well(planned: Bench) -> None:
+    move(planned)
+    planned.broker.transactions.clear()
+    receipts = planned.receipts("", query="")
+    check_moved(planned.commit(receipts, planned.session(key=UNNAMED_BATCH)).error)
+    assert CLAIM not in planned.purposes() and not planned.ledger()
+
+
+@pytest.mark.parametrize(
+    "operation", [DriverOperation.FINISH, DriverOperation.SWEEP, DriverOperation.ACCEPT, DriverOperation.REPLAY]
+)
+def test_a_decision_of_the_cluster_from_before_is_not_ended_nor_chosen_about_in_its_copy(
+    planned: Bench, operation: DriverOperation
+) -> None:
+    planned.decide(planned.receipts())
+    move(planned)
+    planned.asked.clear()
+    check_moved(planned.run(operation, key=BatchKey(QUERY, 0)).error)
+    assert COMMIT not in planned.purposes() and planned.ledger()["sink"].kind is Kind.INTENT
+
+
+def test_a_cluster_that_changes_between_the_check_and_the_decision_is_noticed_at_the_next_fence(planned: Bench) -> None:
+    receipts = planned.receipts()
+    planned.before_next(END, lambda: move(planned))
+    check_moved(planned.commit(receipts).error)
+    assert not planned.ledger() and planned.seen() == [0, 0]
+
+
+def test_a_cluster_that_changes_after_the_decision_gets_no_record_of_how_it_ended(planned: Bench) -> None:
+    """Its transactions are in the other one, where they time out, and their markers are looked for here: the rows of
+    the mirror are of the producer that copies them."""
+
+    def move_all() -> None:
+        planned.settle()
+        for task, receipt in enumerate(receipts):
+            assert receipt.transaction is not None
+            del planned.broker.transactions[receipt.transaction.transactional_id]
+            planned.broker.logs["t", task] = [(77, 0, b"copied", None), (77, 0, None, True)]
+        move(planned)
+
+    receipts = planned.receipts()
+
+    planned.before_next(COMMIT, move_all)
+    found = planned.commit(receipts)
+    assert isinstance(found.error, CommitLost)
+    assert planned.ledger()["sink"].kind is Kind.INTENT
+    planned.settings = replace(planned.settings, cluster_id="new")
+    refused = planned.commit(planned.receipts(run=SECOND, attempt=1), planned.session(SECOND))
+    assert isinstance(refused.error, CommitAborted) and refused.error.entry is OTHER_CLUSTER
+
+
+def test_a_lost_answer_about_the_cluster_is_asked_for_again(planned: Bench) -> None:
+    found = planned.commit(planned.receipts(), answers={CLUSTER: [LOST, NOT_SENT]})
+    assert found.conclusion is Conclusion.DELIVERED and planned.purposes().count(CLUSTER) == 3
 
 
 # ---- transaction.max.timeout.ms ----
