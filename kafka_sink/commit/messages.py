@@ -29,7 +29,9 @@ STILL_ACCEPTED = (
     "ledger.accept.new.sink is set, and the ledger knows this sink: take the option out before the next start. As long "
     "as it is set, a ledger or sink.id that is given by mistake is not noticed, and a batch may be written again"
 )
-SWEPT = "an operator's command (transactions --abort) was aborting what this sink has open"
+SWEPT = (
+    "an operator's command (transactions --abort), or the abort of a later batch, was aborting what this sink has open"
+)
 
 
 def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:
