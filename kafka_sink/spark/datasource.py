@@ -105,8 +105,7 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    from kafka_sink.spark.own_runs import code_of_own_runs
-    from kafka_sink.spark.planning import plan_query
+    from kafka_sink.spark.planning import code_of_own_runs, plan_query
     from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
     from kafka_sink.spark.writers import StreamWriter
 

@@ -300,7 +300,7 @@ class FinishedBatch(NamedTuple):
     schemas: Mapping[str, int] = NO_SCHEMAS
     # What was refused when Spark planned its commit. An abort goes on.
     refusal: KafkaSinkError | None = None
-    # Of a stream: how its runs in this application begin, where that can be told (own_runs.py).
+    # Of a stream: how its runs in this application begin, where that can be told (`code_of_own_runs`).
     code: str = ""
 
     @property

@@ -80,7 +80,7 @@ class TaskPlace:
 
 
 def place_in_stream(sink_id: str | None, code: str = "") -> TaskPlace:
-    """`code`: of the runs of this stream (own_runs.py)."""
+    """`code`: of the runs of this stream (`code_of_own_runs`)."""
     context = _task_context()
     if context.getLocalProperty(CONTINUOUS) == "true":
         raise continuous_error()

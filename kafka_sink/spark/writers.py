@@ -17,7 +17,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.batch_name import is_batch_of_unknown_query
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.process_memory import HEAP
@@ -69,6 +68,8 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from kafka_sink.spark.batch_name import is_batch_of_unknown_query
+
         # The tasks of a micro-batch have the run of their query, which only a receipt tells.
         run = "" if is_batch_of_unknown_query(self._key) else self._run
         batch = self.finished_batch(messages, key=self._key, run=run, write=self._run)
@@ -78,8 +79,8 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
 class StreamWriter(TaskWriter, _ArrowStreamWriter):
     """Spark passes query and run only to tasks; the driver gets them from a receipt. Without receipts there is nothing
-    to commit, and `code` tells an abort what may be open (own_runs.py). `refusal`: of the plan that was made for a
-    commit or abort."""
+    to commit, and `code` tells an abort what may be open (`code_of_own_runs`). `refusal`: of the plan that was made for
+    a commit or abort."""
 
     def __init__(
         self,
