@@ -1,4 +1,5 @@
-"""What an operator's command does to a sink: `recover` and `transactions --abort`, in all lines of its decisions.
+"""What an operator's command does to a sink: `recover` and `transactions --abort`, in all lines of its decisions. And
+what the abort of a stream's batch does, if none of its tasks has ended: the same, to what it can tell is its own.
 
 A generator of state machines: it yields one after the other, each as a function of the time at which it begins, and is
 sent the result. So the same code runs with a client, and in the simulation.
@@ -16,7 +17,9 @@ from kafka_sink.commit.describe_transactions import TransactionDescription
 from kafka_sink.commit.identity import Line, TaskIdentity, code_of_run, parse_task_identity
 from kafka_sink.commit.ledger import line_of_key
 from kafka_sink.commit.listing import LedgerListing, NotAnswered, TransactionListing
+from kafka_sink.commit.own_runs import AwaitedRuns
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.commit.sweep import NOT_VERIFIED, can_end_safely
 from kafka_sink.commit.takeover import StopRuns
 from kafka_sink.kafka.wire.apis import ONGOING
 
@@ -68,6 +71,36 @@ def operate_each_line(
             job = replace(finish, operation=operation, stopped_runs=stopped)
             results.append((yield _operation(settings, job, Line(own_id))))
     return results
+
+
+def end_own_runs(
+    settings: DeliverySettings, sink_id: str, code: str, wall_ms: int
+) -> Generator[Begin, Any, list[CommitResult]]:
+    """SWEEP of the runs that begin with `code`, in the queries under the name. All of them are over, but a driver of an
+    earlier one may be frozen in its commit: so they are stopped first, as by an operator, and whoever takes part in
+    their lines finds that. A run that no broker has listed yet is waited for as long as tasks may begin transactions.
+
+    Without a code it only looks: if nothing of the sink is open, nothing is of this batch."""
+    if not can_end_safely(settings):
+        raise NotAnswered(NOT_VERIFIED)
+    settings = replace(settings, patience_ms=settings.sweep_ms + 2 * settings.late_tasks_ms)
+    results: list[CommitResult] = []
+    ended: set[tuple[str, str]] = set()
+    late_ms = settings.late_tasks_ms
+    while True:
+        awaited = AwaitedRuns(settings, sink_id, code, known=ended, late_ms=late_ms)
+        runs = (yield from _ask_for(settings, awaited, "the list of transactions")).runs
+        if not runs:
+            return results
+        if not code:
+            raise NotAnswered("which of those of its sink are its own is not known, as none of its tasks has ended")
+        yield from _stop(settings, runs, wall_ms)
+        for own_id in sorted({of_sink for of_sink, _ in runs}):
+            stopped = frozenset(run for of_sink, run in runs if of_sink == own_id)
+            job = Job(DriverOperation.SWEEP, wall_ms=wall_ms, stopped_runs=stopped, has_late_tasks=True)
+            results.append((yield _operation(settings, job, Line(own_id))))
+        # The sweep went on until no task could begin a transaction.
+        ended, late_ms = ended | runs, 0
 
 
 def _stop(settings: DeliverySettings, runs: set[tuple[str, str]], wall_ms: int) -> Generator[Begin, Any, None]:

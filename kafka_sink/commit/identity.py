@@ -38,6 +38,7 @@ _OF_QUERY = re.compile(r"-[0-9a-f]{16}\Z")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 NUMBER_MAX = 2**63 - 1
 _LOWER_63_BITS, _HIGHEST_OF_32_BITS = 2**63 - 1, 2**31
+_LOWER_31_BITS = 2**31 - 1
 # Distance between further ids of one attempt. They differ in the partition number, and no job has this many partitions;
 # the attempt number must remain unique.
 PARTITION_STEP = 100_000_000
@@ -130,6 +131,17 @@ def run_hash(run_id: str) -> str:
 def run_of_query(run_id: str) -> str:
     """The run of a stream, or of a batch write without a label: its first digit is below 8."""
     return f"{mmh3.hash128(run_id.encode()) >> 64 & _LOWER_63_BITS:016x}"
+
+
+def run_of_stream(run_id: str, code: str) -> str:
+    """The run of a stream whose driver knows `code` alone, when none of its tasks has ended."""
+    return f"{code}{_short_hash(run_id):08x}" if code else run_of_query(run_id)
+
+
+def code_of_stream(application: str, location: str) -> str:
+    """First half of the runs of one stream in one application. Its first digit is below 8, as in the run of any
+    stream."""
+    return f"{_short_hash(f'{application}/{location}') & _LOWER_31_BITS:08x}"
 
 
 def run_of_label(label: str, unique: str, ledger_topic: str) -> str:

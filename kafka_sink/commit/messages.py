@@ -32,7 +32,9 @@ STILL_ACCEPTED = (
 # How notes begin that do not change from start to start.
 OPEN_ELSEWHERE = "open decisions of another Kafka cluster are left alone: "
 COPIED_LATE = "copied records are passed over: "
-SWEPT = "an operator's command (transactions --abort) was aborting what this sink has open"
+SWEPT = (
+    "an operator's command (transactions --abort), or the abort of a later batch, was aborting what this sink has open"
+)
 
 
 def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:

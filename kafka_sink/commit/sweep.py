@@ -130,13 +130,13 @@ def decided_transactions(ledger: LedgerState | None) -> list[PreparedTransaction
 def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:
     """Begun, if what it lists could be aborted. Of every sink: the rule of the sweep selects."""
     listing = OpenTransactions(settings, None, [ONGOING])
-    if _is_safe(settings):
+    if can_end_safely(settings):
         return listing.begin(now_ms)
     listing.notes.append(NOT_VERIFIED)
     return listing
 
 
-def _is_safe(settings: DeliverySettings) -> bool:
+def can_end_safely(settings: DeliverySettings) -> bool:
     return settings.transaction_version > 1 or settings.brokers_verify
 
 
@@ -166,7 +166,7 @@ class Sweep(StepChain):
         self._late_ms = late_ms
         self._listed_ms = self._quiet_at_ms = 0
         # Brokers list transactions, and aborting them does no harm.
-        self._can_find = _is_safe(settings)
+        self._can_find = can_end_safely(settings)
 
     def ask_first(self, now_ms: int) -> None:
         self._listed_ms, self._quiet_at_ms = now_ms, now_ms + self._late_ms

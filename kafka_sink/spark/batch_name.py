@@ -35,6 +35,11 @@ def label_at_planning(key: BatchKey) -> BatchKey | None:
     return key if key.is_label and not _DIGITS.fullmatch(str(key.batch_id)) else None
 
 
+def is_batch_of_unknown_query(key: BatchKey) -> bool:
+    """Of a batch write, at planning: a task takes it for a micro-batch of Spark's, or refuses it."""
+    return key.is_label and not key.query_id and bool(_DIGITS.fullmatch(str(key.batch_id)))
+
+
 def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, batch_id: str | None) -> BatchKey:
     """`query_id` and `batch_id` come from Spark's properties of this task, if set.
 

@@ -105,7 +105,7 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    from kafka_sink.spark.planning import plan_query
+    from kafka_sink.spark.planning import code_of_own_runs, plan_query
     from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
     from kafka_sink.spark.writers import StreamWriter
 
@@ -118,7 +118,8 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
     if is_before_any_batch(settings):
         raise continuous_error()
     planned = plan_query(settings, schema, is_format=True)
-    return StreamWriter(planned.options, planned.columns, planned.sink_id, planned.refusal)
+    code = code_of_own_runs(planned.options)
+    return StreamWriter(planned.options, planned.columns, planned.sink_id, planned.refusal, code=code)
 
 
 def _load_planning() -> None:

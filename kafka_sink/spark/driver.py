@@ -89,6 +89,10 @@ CLOSED_MAX = 5
 CHECKS_MAX = 64
 # In one line of the log.
 TOPICS_SHOWN_MAX = 8
+NOT_ABORTED = (
+    "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision names "
+    "them: %s"
+)
 NO_SCHEMAS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -203,6 +207,21 @@ class Driver:
         goes on with what it finds."""
         self._run(client, Job(DriverOperation.FINISH), self._session)
 
+    def end_own_runs(self, client: Client, code: str) -> bool:
+        """For a failed batch without receipts. True: it has left nothing open."""
+        from kafka_sink.commit.each_line import carry_out, end_own_runs  # most writes do not fail
+
+        script = end_own_runs(self._delivery_settings(client), self._session.sink_id, code, int(time.time() * 1000))
+        results = carry_out(script, lambda begin: client.run(begin(client.now_ms())))
+        for result in results:
+            for note in result.notes:
+                _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
+            if result.swept:
+                _LOGGER.info("sink %s: aborted: %s", self._session.sink_id, ", ".join(result.swept))
+        for error in filter(None, (result.error for result in results)):
+            raise error
+        return all(result.is_swept for result in results)
+
     def _look_ahead(self, client: Client, receipts: Sequence[TaskReceipt]) -> None:
         """A commit asks the leaders of the ledger and of each written partition, the coordinators of the driver and of
         each transaction, and all brokers for open transactions."""
@@ -281,6 +300,8 @@ class FinishedBatch(NamedTuple):
     schemas: Mapping[str, int] = NO_SCHEMAS
     # What was refused when Spark planned its commit. An abort goes on.
     refusal: KafkaSinkError | None = None
+    # Of a stream: how its runs in this application begin, where that can be told (`code_of_own_runs`).
+    code: str = ""
 
     @property
     def has_transactions(self) -> bool:
@@ -344,8 +365,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
 
     Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
     batch write has no other batch, so all of its transactions are aborted, and the ledger is read only if a commit can
-    have begun. The run of a query may have decided another batch, and is swept after its next one. Killed tasks may
-    still be about to begin transactions, so this waits for some seconds, unless each task has left a message.
+    have begun. The run of a query may have decided another batch, so the ledger is read first. Killed tasks may still
+    be about to begin transactions, so this waits for some seconds, unless each task has left a message.
 
     Over Spark Connect the tasks of an interrupted write even run on while this waits: Spark interrupts the thread that
     writes, which calls this, and cancels the job afterwards. So where the process lives on, the run is swept once more
@@ -359,9 +380,12 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     if batch.sink_id is None and has_transactions:
         _warn_of_waiting_readers(batch.options, "", receipts, [NOT_LISTED])
     is_own_run = bool(batch.write) and batch.run == batch.write
-    if batch.sink_id is None or not (has_transactions or is_own_run):
+    if batch.sink_id is None or (batch.is_complete and not has_transactions and not is_own_run):
         return None
-    may_be_decided = has_transactions and (batch.is_complete or not is_own_run)
+    if not batch.run:
+        _end_own_runs(batch, batch.sink_id)
+        return None
+    may_be_decided = not is_own_run or (has_transactions and batch.is_complete)
     try:
         result = _use_driver(
             batch,
@@ -373,11 +397,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         if is_own_run and not batch.is_complete and is_sparks() and lives_on():
             _sweep_later(batch, batch.sink_id)
     except KafkaSinkError as error:
-        _LOGGER.warning(
-            "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
-            "names them: %s",
-            error,
-        )
+        _LOGGER.warning(NOT_ABORTED, error)
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
     if result.has_nothing_open and result.conclusion is not Conclusion.LEFT_ALONE:
@@ -385,6 +405,20 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     if not result.is_swept:
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
     return result.conclusion if has_transactions else None
+
+
+def _end_own_runs(batch: FinishedBatch, sink_id: str) -> None:
+    """Without a receipt neither query nor run is known here."""
+    CLOSINGS.value.wait(sink_id)
+    notes: list[str] = []
+    try:
+        with CLIENTS.value.borrow(batch.options.producer) as client:
+            if Driver(batch.options, sink_id).end_own_runs(client, batch.code):
+                return
+    except KafkaSinkError as error:
+        _LOGGER.warning(NOT_ABORTED, error)
+        notes = [each for each in (NOT_VERIFIED, NOT_LISTED) if each in str(error)]
+    _warn_of_waiting_readers(batch.options, sink_id, (), notes)
 
 
 def _sweep_later(batch: FinishedBatch, sink_id: str) -> None:

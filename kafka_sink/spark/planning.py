@@ -3,6 +3,7 @@ result holds what its tasks and its commit need. The requests to Kafka are in cl
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import StructType
 
-from kafka_sink.commit.identity import name_of_stream, run_of_label, run_of_query, sink_id_of_write
+from kafka_sink.commit.identity import code_of_stream, name_of_stream, run_of_label, run_of_query, sink_id_of_write
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, PACKAGE_MISSING, STREAM_UNNAMED
@@ -30,6 +31,8 @@ from kafka_sink.spark.sockets import advise_sockets
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
     from kafka_sink.spark.formats import SidePlan
+
+_OF_ONE_APPLICATION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 class PlannedWrite(NamedTuple):
@@ -82,6 +85,27 @@ def plan_query(settings: Mapping[str, str], schema: StructType, *, is_format: bo
         return checked.plan_end_of_batch(sink_id)
     settled, written = checked.finish_planning(options, sink_id)
     return PlannedWrite(settled, written, sink_id if settled.is_exactly_once else None)
+
+
+def code_of_own_runs(options: SinkOptions) -> str:
+    """How the runs of this stream in this application begin; empty if they cannot be told from those of others.
+
+    Spark tells query and run only to tasks. If none of them has ended there is no receipt, and the abort knows just
+    what its own plan knew: the options, and the folder of the application. Tasks have a hash of both from their plan,
+    and begin their run with it, so the abort finds what begins so. One application runs one query at a time on one
+    checkpoint: Spark lets no other one start before the thread of the first has ended, and that calls the abort. So
+    such a run is that of the batch at hand, or of an earlier start. A query of another application has another code,
+    also if it has taken over the checkpoint and is alive.
+
+    Without a location among the options (it comes from the session) two queries of one application may have the same
+    ones. And a folder that is no application's own tells nothing.
+
+    Assumptions, for PySpark 4.0 to 4.3: Spark gives all Python processes on the driver, for planning and for aborts,
+    the same SPARK_LOCAL_DIRS, and has made the folder for this application, with a random UUID in its name."""
+    folder, location = application_folder(), options.checkpoint_location
+    if folder is None or not location or not _OF_ONE_APPLICATION.search(folder):
+        return ""
+    return code_of_stream(folder, location)
 
 
 def check_query_options(settings: Mapping[str, str]) -> None:

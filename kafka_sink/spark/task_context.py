@@ -30,7 +30,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from kafka_sink.commit.identity import TaskIdentity, run_of_query, sink_id_of_query
+from kafka_sink.commit.identity import TaskIdentity, run_of_query, run_of_stream, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
@@ -79,7 +79,8 @@ class TaskPlace:
         return f"Spark partition {self.spark_partition}, TID {self.attempt}, of {self.key}"
 
 
-def place_in_stream(sink_id: str | None) -> TaskPlace:
+def place_in_stream(sink_id: str | None, code: str = "") -> TaskPlace:
+    """`code`: of the runs of this stream (`code_of_own_runs`)."""
     context = _task_context()
     if context.getLocalProperty(CONTINUOUS) == "true":
         raise continuous_error()
@@ -89,7 +90,7 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
             f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {JOB_GROUP})",
             SPARK_UNEXPECTED,
         )
-    return _make_place(context, BatchKey(query_id, int(batch_id)), run_of_query(run_id), sink_id)
+    return _make_place(context, BatchKey(query_id, int(batch_id)), run_of_stream(run_id, code), sink_id)
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:

@@ -68,14 +68,19 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        batch = self.finished_batch(messages, key=self._key, run=self._run, write=self._run)
+        from kafka_sink.spark.batch_name import is_batch_of_unknown_query
+
+        # The tasks of a micro-batch have the run of their query, which only a receipt tells.
+        run = "" if is_batch_of_unknown_query(self._key) else self._run
+        batch = self.finished_batch(messages, key=self._key, run=run, write=self._run)
         HEAP.on_work_begin()
         abort_write(batch)
 
 
 class StreamWriter(TaskWriter, _ArrowStreamWriter):
     """Spark passes query and run only to tasks; the driver gets them from a receipt. Without receipts there is nothing
-    to commit or abort. `refusal`: of the plan that was made for a commit or abort."""
+    to commit, and `code` tells an abort what may be open (`code_of_own_runs`). `refusal`: of the plan that was made for
+    a commit or abort."""
 
     def __init__(
         self,
@@ -83,15 +88,18 @@ class StreamWriter(TaskWriter, _ArrowStreamWriter):
         columns: WrittenColumns,
         sink_id: str | None,
         refusal: KafkaSinkError | None = None,
+        *,
+        code: str = "",
     ) -> None:
         super().__init__(options, columns, sink_id)
         self._refusal = refusal
+        self._code = code
 
     @explain_to_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         from kafka_sink.spark.task_context import place_in_stream
 
-        result = self.write_rows(iterator, place_in_stream(self._sink_id))
+        result = self.write_rows(iterator, place_in_stream(self._sink_id, self._code))
         return CommitMessage(result.receipt, result.figures, result.schemas)
 
     @explain_to_spark()
@@ -106,4 +114,4 @@ class StreamWriter(TaskWriter, _ArrowStreamWriter):
 
     def _finished_batch(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> FinishedBatch:
         batch = self.finished_batch(messages, key=BatchKey("", batch_id), run="", is_only_sink=True)
-        return batch._replace(refusal=self._refusal)
+        return batch._replace(refusal=self._refusal, code=self._code)

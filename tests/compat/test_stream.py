@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
+from tests.spark.test_no_task_has_ended import (
+    small_batches,
+    test_a_batch_that_fails_before_any_task_has_ended_holds_no_reader_back,
+    test_a_stream_that_is_stopped_before_any_task_has_ended_holds_no_reader_back,
+)
 from tests.spark.test_parity_streams import test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was
 from tests.spark.writes import forget_commit
 from tools.kafka_cluster import KafkaCluster
 
-__all__ = ["test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was"]
+__all__ = [
+    "small_batches",
+    "test_a_batch_that_fails_before_any_task_has_ended_holds_no_reader_back",
+    "test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was",
+    "test_a_stream_that_is_stopped_before_any_task_has_ended_holds_no_reader_back",
+]
 
 
 def test_a_batch_that_is_not_in_sparks_commit_log_is_not_delivered_again(

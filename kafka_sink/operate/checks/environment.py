@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
-from kafka_sink.operate.checks.spark_settings import arrow, package, sockets, spark_home
+from kafka_sink.operate.checks.spark_settings import arrow, idle_workers, package, sockets, spark_home
 
 PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT, PYSPARK_MIN_OF_SOCKETS = (14, 0, 1), (3, 4), (4, 0), (4, 1)
 FORMAT = 'format("pykafka-sink")'
@@ -30,6 +30,7 @@ def environment(session: Any | None) -> Iterator[ProbeResult]:
     if running is None or _numbers(running) >= PYSPARK_MIN_OF_SOCKETS:
         yield from sockets(session, os.environ)
     yield from arrow(session, os.environ)
+    yield from idle_workers(session, os.environ)
     yield from pyspark_zip(os.environ)
 
 

@@ -23,6 +23,9 @@ from kafka_sink.version import VERSION
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 PACKAGES = ("spark.submit.pyFiles", "spark.archives", "spark.yarn.dist.archives", "spark.files")
+KILLS_IDLE, IDLE_S = "spark.python.worker.killOnIdleTimeout", "spark.python.worker.idleTimeoutSeconds"
+# For so long a commit may wait for brokers.
+LONG_COMMIT_S = 120
 REDACTION = "spark.sql.redaction.string.regex"
 HIDES_OPTIONS = r"(?s)options \{[^}]*\}"
 # As Spark Connect writes an option of a request.
@@ -86,6 +89,18 @@ def arrow(session: Any | None, environment: Mapping[str, str]) -> Iterator[Probe
             "0.94 instead of 0.74 of the speed of Spark's own sink with 10 kB (docs/performance.md)"
         )
         yield ok("arrow", f"Spark passes up to {most} at a time, which is slower with rows of 10 kB", advice)
+
+
+def idle_workers(session: Any | None, environment: Mapping[str, str]) -> Iterator[ProbeResult]:
+    """A commit or an abort sends nothing to Spark before its end."""
+    settings = spark_settings(session, environment)
+    if settings is None or (settings.get(KILLS_IDLE) or "false").lower() != "true":
+        return
+    idle_s = _seconds_of(settings.get(IDLE_S) or "")
+    if idle_s is not None and 0 < idle_s < LONG_COMMIT_S:
+        text = f"Spark kills Python processes that send nothing for {idle_s} s ({KILLS_IDLE} in {settings.where}),"
+        text = f"{text} also in the middle of a commit or an abort"
+        yield warn("idle workers", text, f"set {IDLE_S}={LONG_COMMIT_S} or more (docs/guides/clusters.md)")
 
 
 def package(session: Any | None, environment: Mapping[str, str]) -> Iterator[ProbeResult]:
@@ -158,6 +173,12 @@ def _default_of(path: Path, name: str) -> str | None:
 
 def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else None
+
+
+def _seconds_of(text: str) -> int | None:
+    """As Spark reads a time that is in seconds without a unit."""
+    found = re.fullmatch(r"([0-9]+)(s|m|min|h)?", text.strip().lower())
+    return None if found is None else int(found[1]) * {"m": 60, "min": 60, "h": 3600}.get(found[2], 1)
 
 
 def _bytes_of(text: str) -> int | None:

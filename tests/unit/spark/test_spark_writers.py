@@ -40,9 +40,9 @@ def stream_writer(
     return StreamWriter(parse_sink_options(settings), columns, sink_id, refusal)
 
 
-def batch_writer() -> BatchWriter:
+def batch_writer(label: str = "x") -> BatchWriter:
     options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
-    return BatchWriter(options, choose_columns(SCHEMA, "t"), BatchKey("", "x"), run="run", sink_id="sink")
+    return BatchWriter(options, choose_columns(SCHEMA, "t"), BatchKey("", label), run="own", sink_id="sink")
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
@@ -75,20 +75,27 @@ def test_an_abort_takes_tasks_that_left_no_message_as_they_are(monkeypatch: pyte
     assert [each.is_complete for each in given] == [False, True]
 
 
-def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no run whose transactions it could list. With brokers that are down it would wait for them."""
-    asked: list[object] = []
+def test_an_abort_asks_brokers_where_a_task_may_have_left_something_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With brokers that are down it waits for them. A write of a name of its own knows its run, a receipt tells that of
+    a stream's tasks, and the tasks of a batch that is only numbered have the run of a query."""
+    asked: list[str] = []
 
-    def use(*given: object) -> CommitResult:
-        asked.append(given)
+    def use(batch: driver.FinishedBatch, *_: object) -> CommitResult:
+        asked.append(f"run {batch.run}")
         return CommitResult(Conclusion.ABORTED, is_swept=True)
 
     monkeypatch.setattr(driver, "_use_driver", use)
+    monkeypatch.setattr(driver, "_end_own_runs", lambda *_: asked.append("any run"))
     monkeypatch.setattr(summary, "report_aborted", lambda *_, **__: None)
-    stream_writer().abort([None, None], 7)
+    stream_writer().abort([OURS, OURS], 7)
+    stream_writer().abort([], 7)
     assert asked == []
+    stream_writer().abort([None, None], 7)
+    stream_writer().abort([None, OURS], 7)
     batch_writer().abort([None, None])
-    assert len(asked) == 1
+    batch_writer("7").abort([None, None])
+    batch_writer("7").abort([None, OURS])
+    assert asked == ["any run", "run run", "run own", "any run", "run run"]
 
 
 def test_the_manifest_names_the_schemas_of_the_tasks_whatever_the_commit_s_own_plan_says(
@@ -99,7 +106,7 @@ def test_the_manifest_names_the_schemas_of_the_tasks_whatever_the_commit_s_own_p
     monkeypatch.setattr(driver, "commit_batch", given.append)
     monkeypatch.setattr(summary, "report_delivered", lambda *_: None)
     monkeypatch.setattr(task, "write_task", lambda *_: OURS.receipt)
-    monkeypatch.setattr(task_context, "place_in_stream", lambda _: None)
+    monkeypatch.setattr(task_context, "place_in_stream", lambda *_: None)
     stream_writer(schema_id=8).commit([stream_writer(schema_id=7).write(iter([]))], 7)
     assert given[0].schemas == {"value": 7}
 

@@ -65,7 +65,7 @@ def test_the_time_is_told_only_if_each_moment_was_here(
 def test_a_receipt_has_the_moment_at_which_its_write_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_writer, "moment_here", lambda: at(400))
     monkeypatch.setattr(task, "write_task", lambda *_: RECEIPT)
-    monkeypatch.setattr(task_context, "place_in_stream", lambda _: None)
+    monkeypatch.setattr(task_context, "place_in_stream", lambda *_: None)
     planned = StreamWriter(OPTIONS, choose_columns(StructType().add("value", StringType()), "t"), "sink")
     monkeypatch.setattr(task_writer, "moment_here", lambda: at(900, "an executor"))
     message = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(planned)).write(iter([]))))

@@ -20,10 +20,13 @@ from kafka_sink.operate.checks.spark_settings import (
     ARROW_BYTES,
     ARROW_ROWS,
     HIDES_OPTIONS,
+    IDLE_S,
+    KILLS_IDLE,
     REDACTION,
     SOCKETS,
     arrow,
     hides_options,
+    idle_workers,
     package,
 )
 from kafka_sink.operate.checks.workers import worker_findings, workers
@@ -60,6 +63,22 @@ def test_arrow_batches_without_a_limit_are_named_and_the_advised_setting_ends_th
         assert setting in line.advice
         (again,) = arrow(session_with({**settings, **dict([setting.split("=")])}), {})
         assert not again.advice
+
+
+@pytest.mark.parametrize(
+    ("kills", "idle", "is_told"),
+    [
+        ("true", "60", True), ("true", "1m", True), ("true", "120", False), ("true", "2min", False),
+        ("true", "0", False), ("true", None, False), ("false", "60", False), (None, "60", False),
+    ],
+)  # fmt: skip
+def test_a_session_that_kills_idle_workers_too_soon_for_a_commit_is_told(
+    kills: str | None, idle: str | None, is_told: bool
+) -> None:
+    given = {KILLS_IDLE: kills, IDLE_S: idle}
+    found = list(idle_workers(session_with({name: value for name, value in given.items() if value is not None}), {}))
+    assert [each.verdict for each in found] == [WARN] * is_told
+    assert all("for 60 s" in each.text and f"{IDLE_S}=120" in each.advice for each in found)
 
 
 def test_the_limit_of_arrow_batches_is_read_from_the_defaults_of_a_new_session(tmp_path: Path) -> None:
