@@ -10,7 +10,7 @@ import re
 from tests.support.page_blocks import ROOT
 from tools.site_pages import FENCE, PAGES
 
-WORDS_MAX = 45_000
+WORDS_MAX = 45_100
 SENTENCE_MAX, CELL_MAX = 60, 80
 DESIGN_MAX, RELEASE_MAX = 3_000, 1_000
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
