@@ -196,7 +196,7 @@ class Producer:
         self._operations.flush(timeout_s)
 
     def look_ahead(self, topic: str, partition_count: int = 0) -> None:
-        """Requests the topic's partitions in advance, so that the first row need not wait for them. If fewer are known it
+        """Requests the topic's partitions in advance, so that the first row need not wait for them. If fewer are known,
         waits for news."""
         check_row(topic, None, None)
         check_string("the name of a topic", topic, "topic")
