@@ -284,6 +284,8 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
     "tests/integration/test_spark_task.py": {
         "ProducerOptions.transactional_id":
             "test_an_init_producer_id_without_an_answer_costs_the_attempt_its_transactional_id",
+        "SinkOptions.partition_count":
+            "test_a_producer_that_lived_on_places_keys_as_new_ones_do_when_partitions_were_added",
     },
     "tests/integration/test_tls.py": {
         "SecurityOptions.ssl_protocol":

@@ -269,7 +269,7 @@ def _markers_only_of_own_sink(patch: pytest.MonkeyPatch) -> None:
     """A producer counts as one of others as long as no record of the sink itself waits for its marker."""
 
     def changed(self: Any, marker: RawBatch) -> bool:
-        waiting = (key for listed in self._waiting.values() for _, key, _ in listed)
+        waiting = (key for listed in self._waiting.values() for key, _ in listed)
         return marker.producer_id not in self._producer_ids or self._sink_id not in waiting
 
     patch.setattr(LedgerRead, "_is_of_others", changed)
