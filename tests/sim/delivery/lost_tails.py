@@ -60,7 +60,8 @@ class LostTails:
         for where in {(part.topic, part.partition) for one in receipts for part in one.written}:
             partition = self._core.cluster.partition(*where)
             batches = [] if partition is None else partition.log.batches
-            others = (at for at, one in enumerate(reversed(batches)) if _owner(one) not in own)
+            # Without a marker: where that of a transaction is gone whose coordinator has written it, nobody ends it.
+            others = (at for at, one in enumerate(reversed(batches)) if one.is_control or _owner(one) not in own)
             length = next(others, len(batches))
             if length:
                 tails[where] = batches[len(batches) - length :]
