@@ -50,7 +50,7 @@ _ADVICE = {
 # Before its first batch of a transaction a leader asks the coordinator. It answers with these if nobody tells it.
 _MAYBE_OF_COORDINATOR = (NOT_ENOUGH_REPLICAS, CONCURRENT_TRANSACTIONS)
 _COORDINATOR = (
-    "or the transaction's coordinator cannot be reached, or cannot write to __transaction_state: `pykafka-sink check` "
+    "or the transaction's coordinator cannot be reached, or cannot write to __transaction_state: the command `check` "
     "looks at both"
 )
 
