@@ -255,7 +255,7 @@ def test_in_a_transaction_the_coordinator_may_be_what_is_missing(code: int) -> N
     driver.answer(code, error_message=VERIFYING)
     text = str(driver.error_of(batch))
     assert f"the broker says: {VERIFYING}; or the transaction's coordinator cannot be reached" in text
-    assert "`pykafka-sink check`" in text
+    assert "`check`" in text
 
 
 def test_another_reason_is_told_without_the_coordinator() -> None:
