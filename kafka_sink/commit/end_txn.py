@@ -404,7 +404,7 @@ class CommitTransactions(CommitStep):
             one = self._decided[number]
             if not search.has_ended(number):
                 # The coordinator that said otherwise was wrong, or the marker is not written yet.
-                one.is_unknown_and_open = True
+                one.is_unknown_and_open = one.witness.last_offset >= 0
                 del search.sought[number]
                 self.asks.repeat(now_ms, self._ask_end(now_ms, one, are_leaders_known=True), find_again=True)
             elif is_all_shown:

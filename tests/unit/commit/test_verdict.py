@@ -15,7 +15,7 @@ from kafka_sink.commit.log_scan import READ_COMMITTED, FetchedPartition
 from kafka_sink.commit.messages import lost_error
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, ask_rows, judge_open
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation
+from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation
 from kafka_sink.commit.verdict import VERDICT, verdict_of
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.formats.records.batch import seal
@@ -121,6 +121,13 @@ def in_one_partition(bench: Bench, tasks: int = 4) -> list[TaskReceipt]:
     return [replace(one, written=one.written[1:], row_count=1) for one in receipts]
 
 
+def assert_found_as_it_ended(found: CommitResult, *, commit: bool) -> None:
+    if commit:
+        assert found.conclusion is Conclusion.RECOVERED
+    else:
+        assert isinstance(found.error, CommitLost) and "Not committed, rows not visible: 4 rows" in str(found.error)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_one_small_answer_per_transaction_tells_whatever_was_written_since(bench: Bench, commit: bool) -> None:
     receipts = in_one_partition(bench)
@@ -130,10 +137,7 @@ def test_one_small_answer_per_transaction_tells_whatever_was_written_since(bench
         bench.broker.write_in_task(f"another application {number}", ("t", 9), b"another")
     bench.asked.clear()
     found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND))
-    if commit:
-        assert found.conclusion is Conclusion.RECOVERED
-    else:
-        assert isinstance(found.error, CommitLost) and "Not committed, rows not visible: 4 rows" in str(found.error)
+    assert_found_as_it_ended(found, commit=commit)
     fetches = [ask for ask in bench.asked if ask.target == Leader("t", 9) and ask.api.name == "Fetch"]
     assert [ask.purpose for ask in fetches] == [VERDICT] * 4
     for ask, receipt in zip(fetches, receipts, strict=True):
@@ -156,10 +160,7 @@ def test_a_partition_without_the_rows_is_searched_once_for_all_transactions(benc
     compact_rows(bench, ("t", 9))
     bench.asked.clear()
     found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND))
-    if commit:
-        assert found.conclusion is Conclusion.RECOVERED
-    else:
-        assert isinstance(found.error, CommitLost) and "Not committed, rows not visible: 4 rows" in str(found.error)
+    assert_found_as_it_ended(found, commit=commit)
     assert bench.purposes().count(MARKER) == 1
 
 
