@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 NAME, TOPIC = "orders", "t"
 ROWS_PER_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # Rows of fewer bytes would wait in the task for more of them, and nothing would be open.
-ROW_BYTES = 20_000
+ROW_BYTES = 50_000
+OVER = ".over"
 
 
 @pytest.fixture
@@ -36,8 +37,9 @@ def small_batches(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def with_a_poison_row(spark: SparkSession, gate: Path) -> DataFrame:
-    """The second of two tasks raises when the gate opens. The first one passes its rows on, and goes on for long."""
-    path, row_bytes = str(gate), ROW_BYTES
+    """The second of two tasks raises when the gate opens. The first one passes its rows on, and goes on until it is let
+    go."""
+    fails, ends, row_bytes = str(gate), str(gate.with_suffix(OVER)), ROW_BYTES
 
     def pour(batches: Iterator[Any]) -> Iterator[Any]:
         import os
@@ -46,15 +48,19 @@ def with_a_poison_row(spark: SparkSession, gate: Path) -> DataFrame:
         import pyarrow as pa
         from pyspark import TaskContext
 
+        def wait_for(path: str) -> None:
+            until_s = time.monotonic() + 120  # a process that nobody ends
+            while not os.path.exists(path) and time.monotonic() < until_s:
+                time.sleep(0.05)
+
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == 1:
-            while not os.path.exists(path):
-                time.sleep(0.05)
+            wait_for(fails)
             raise ValueError("poison row")
         for batch in batches:
             yield pa.RecordBatch.from_arrays([pa.array(["a" * row_bytes] * len(batch))], ["value"])
-        time.sleep(120)
+        wait_for(ends)
 
     read = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 200).option("numPartitions", 2).load()
     return read.selectExpr("CAST(value AS STRING) AS value").mapInArrow(pour, "value STRING")
@@ -84,6 +90,11 @@ def start(spark: SparkSession, servers: str, door: Callable[..., Any], gate: Pat
     return query
 
 
+def let_go(gate: Path) -> None:
+    """The first task: Spark has given it up, but its process goes on, and the next query needs its core."""
+    gate.with_suffix(OVER).touch()
+
+
 def fail(query: Any, gate: Path) -> None:
     gate.touch()
     with pytest.raises(StreamingQueryException, match="poison row"):
@@ -94,22 +105,24 @@ def fail(query: Any, gate: Path) -> None:
 def test_a_batch_that_fails_before_any_task_has_ended_holds_no_reader_back(
     small_batches: SparkSession, tmp_path: Path, checkpoint: str, door: Callable[..., Any]
 ) -> None:
-    gate = tmp_path / "gate"
     with EmbeddedBroker(topics={TOPIC: 2}) as broker:
         servers = broker.bootstrap_servers
-        for _ in range(2):  # as a supervisor does
+        for number in range(2):  # as a supervisor does
+            gate = tmp_path / f"gate-{number}"
             fail(start(small_batches, servers, door, gate, checkpoint), gate)
             assert open_transactions(servers, NAME, patience_s=2) == []
-            gate.unlink()
+            let_go(gate)
 
 
 def test_a_stream_that_is_stopped_before_any_task_has_ended_holds_no_reader_back(
     small_batches: SparkSession, tmp_path: Path, checkpoint: str
 ) -> None:
     with EmbeddedBroker(topics={TOPIC: 2}) as broker:
-        query = start(small_batches, broker.bootstrap_servers, by_format, tmp_path / "gate", checkpoint)
+        gate = tmp_path / "gate"
+        query = start(small_batches, broker.bootstrap_servers, by_format, gate, checkpoint)
         query.stop()
         assert open_transactions(broker.bootstrap_servers, NAME, patience_s=20) == []
+        let_go(gate)
 
 
 def test_what_format_left_open_inside_foreach_batch_is_ended_by_the_command_that_its_log_names(
@@ -121,3 +134,4 @@ def test_what_format_left_open_inside_foreach_batch_is_ended_by_the_command_that
         where = ["--bootstrap-server", broker.bootstrap_servers, "--sink-id", NAME]
         assert main(["transactions", "--abort", *where, "--yes"]) == 0
         assert open_transactions(broker.bootstrap_servers, NAME, patience_s=2) == []
+        let_go(gate)
