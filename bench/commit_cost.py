@@ -2,12 +2,12 @@
 [--sinks NAME ...] [--quick]`.
 
 The same stream of a thousand rows per micro-batch runs at full speed into our sink with both guarantees, with manifests
-and through its second door, into Spark's own sink and into a null sink that discards its rows. The rows are few, so the
-time is the fixed cost of a micro-batch. The null sink runs twice, the second time with our setting of PySpark's garbage
-collection between tasks (process_memory.py). Sinks alternate from round to round. Rounds are not counted until the
-compilers of the JVMs are quiet: before that they take two fifths of two cores, which says nothing about a stream that
-runs for days. Neither are the first micro-batches of each query. Times are Spark's own, from the progress of the query:
-`triggerExecution` of the whole micro-batch.
+and through its second door, into Spark's own sink and into null sinks that discard their rows: one with PySpark's
+garbage collection between tasks, one with our setting of it (process_memory.py), and one that is a function, as the
+second door is. The rows are few, so the time is the fixed cost of a micro-batch. Sinks alternate from round to round.
+Rounds are not counted until the compilers of the JVMs are quiet: before that they take two fifths of two cores, which
+says nothing about a stream that runs for days. Neither are the first micro-batches of each query. Times are Spark's
+own, from the progress of the query: `triggerExecution` of the whole micro-batch.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from statistics import median
 
 from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from bench.spark_arena import Arena, open_arena
+from bench.spark_peers import discard_in_function
 from kafka_sink import foreach_batch
 
 WARM_UP = 5
 ROWS = 1000
 PARTITIONS = 4
 EXACTLY, AT_LEAST, OWN = "ours, exactly once", "ours, at least once", "Spark's own sink"
+FROZEN = "null sink with gc.freeze()"
 MANIFESTS, MANIFEST_TOPIC = "ours, with manifests", "manifest.topic"
-# `foreach_batch` has no format.
-DOOR = "second door"
+# These two have no format.
+DOOR, FUNCTION = "second door", "null function with gc.freeze()"
 SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     EXACTLY: ("pykafka-sink", {}),
     AT_LEAST: ("pykafka-sink", {"delivery.guarantee": "at-least-once"}),
@@ -37,7 +39,8 @@ SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     MANIFESTS: ("pykafka-sink", {MANIFEST_TOPIC: ""}),
     OWN: ("kafka", {}),
     "null sink": ("null-sink", {}),
-    "null sink with gc.freeze()": ("frozen-null-sink", {}),
+    FROZEN: ("frozen-null-sink", {}),
+    FUNCTION: ("", {}),
 }
 
 Times = dict[tuple[int, str], list[int]]
@@ -58,7 +61,8 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
         if source:
             query = writer.format(source).options(**given).start()
         else:
-            query = writer.foreachBatch(foreach_batch(given)).start()
+            function = discard_in_function if sink == FUNCTION else foreach_batch(given)
+            query = writer.foreachBatch(function).start()
         times: dict[int, int] = {}
         while len(times) < WARM_UP + count:
             if query.awaitTermination(0.2):
@@ -99,14 +103,16 @@ def markdown(times: Times, about: Mapping[str, str]) -> str:
     ]
     lines += ["", conditions(about), ""]
     sinks = [sink for sink in SINKS if any(sink == other for _, other in times)]
-    lines += ["| tasks | " + " | ".join(sinks) + " | to Spark's own | second door to the format | exactly once costs |"]
-    lines += ["| --: |" + " --: |" * (len(sinks) + 3)]
+    heads = ["tasks", *sinks, "to Spark's own", "second door to the format", "null function to the null sink"]
+    lines += ["| " + " | ".join([*heads, "exactly once costs"]) + " |", "|" + " --: |" * (len(heads) + 1)]
     for tasks in sorted({tasks for tasks, _ in times}):
         cells = [f"{median(times[tasks, sink]):.0f} ({_late(times[tasks, sink])})" for sink in sinks]
-        exactly, at_least, door, own = (
-            median(times.get((tasks, sink)) or [math.nan]) for sink in (EXACTLY, AT_LEAST, DOOR, OWN)
+        exactly, at_least, door, own, frozen, function = (
+            median(times.get((tasks, sink)) or [math.nan]) for sink in (EXACTLY, AT_LEAST, DOOR, OWN, FROZEN, FUNCTION)
         )
-        ratios = f" | {exactly / own:.2f} | {door / exactly:.2f} | {exactly - at_least:+.0f} ms |"
+        ratios = (
+            f" | {exactly / own:.2f} | {door / exactly:.2f} | {function / frozen:.2f} | {exactly - at_least:+.0f} ms |"
+        )
         lines.append(f"| {tasks} | " + " | ".join(cells) + ratios)
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Code that PySpark users write today: a client in foreachPartition, row by row. Also a sink that only counts rows."""
+"""Code that PySpark users write today: a client in foreachPartition, row by row. Also sinks that only count rows."""
 
 from __future__ import annotations
 
@@ -65,6 +65,18 @@ class NullSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NullStreamWriter:
         return NullStreamWriter()
+
+
+def discard_in_function(frame: DataFrame, batch_id: int) -> None:
+    """For foreachBatch, with the action of our functions and our setting of garbage collection: the lowest cost of any
+    sink that is written like this."""
+    frame.mapInArrow(_discard, "result BINARY").collect()
+
+
+def _discard(arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    HEAP.on_work_begin()
+    row_count = sum(arrow_batch.num_rows for arrow_batch in arrow_batches)
+    yield pa.RecordBatch.from_pydict({"result": [str(row_count).encode()]})
 
 
 def write_with_confluent(frame: DataFrame, options: Mapping[str, str]) -> None:
