@@ -150,6 +150,7 @@ MISTAKES = (
     Mistake(ending.leaders_not_asked, seeds(100, OPERATORS), Search(Budget(operators=1), 1)),
     Mistake(ending.start_offset_not_compared, seeds(100, OPERATORS), Search(Budget(operators=1))),
     Mistake(ending.lost_rows_not_looked_for, seeds(20, LOST_TAILS)),
+    Mistake(ending.first_refusal_believed, search=Search(Budget(frozen=1))),
     Mistake(ending.sweep_of_every_run, seeds(1_000)),
     Mistake(ending.command_aborts_whatever_is_open, seeds(30, COMMAND)),
     Mistake(ending.stop_ignored, seeds(30, COMMAND), Search(Budget(commands=1, switches=3))),
