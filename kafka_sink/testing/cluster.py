@@ -257,9 +257,10 @@ class Cluster:
         partition.log.truncate(end_offset)
         self._set_leader(partition, partition.leader_id, loses_tail=False)
 
-    def end_outdated_views(self) -> None:
-        self._deposed.clear()
-        self._stale.clear()
+    def end_outdated_views(self, node_id: int | None = None) -> None:
+        """Of one broker, or of all."""
+        self._deposed = {key: seen for key, seen in self._deposed.items() if node_id not in (None, key[0])}
+        self._stale = {key: seen for key, seen in self._stale.items() if node_id not in (None, key[0])}
 
     def _set_leader(self, partition: Partition, node_id: int, *, loses_tail: bool) -> None:
         old = (partition.leader_id, partition.leader_epoch)
