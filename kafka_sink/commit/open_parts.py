@@ -79,8 +79,8 @@ class ProducerQuestion:
         self.missing = dict.fromkeys(sorted(partitions))
         # Why some leaders have not told anything.
         self.refusal = ""
-        # How many producers, by topic.
-        self._told: Counter[str] = Counter()
+        # How many producers.
+        self._told: Counter[Partition] = Counter()
         # To be asked for after a sample.
         self._later: dict[Partition, None] = {}
         if is_sampled:
@@ -99,10 +99,14 @@ class ProducerQuestion:
         """After the sample: the rest is to be asked, unless there would be too much of it."""
         later, self._later = self._later, {}
         sizes = Counter(topic for topic, _ in later)
-        if sum(sizes[topic] * self._told[topic] for topic in sizes) > PRODUCERS_ASKED_MAX:
+        if sum(sizes[topic] * count for (topic, _), count in self._told.items()) > PRODUCERS_ASKED_MAX:
             self.give_up(TOO_MANY)
         else:
             self.missing = later
+
+    def ask_again(self, partitions: Iterable[Partition]) -> None:
+        """What was told about them is not believed yet."""
+        self.missing = dict.fromkeys(sorted(partitions))
 
     def on_body(self, body: Mapping[str, Any]) -> str:
         """Why some partitions have to be asked for again, or an empty text."""
@@ -114,7 +118,7 @@ class ProducerQuestion:
                 if where not in self.missing:
                     continue
                 if found is DriverOutcome.DONE:
-                    self._told[topic["name"]] += len(told["active_producers"])
+                    self._told[where] = len(told["active_producers"])
                     self.on_told(where, told["active_producers"])
                 elif found is DriverOutcome.REFUSED:
                     self.refusal = f"{topic['name']}: {describe_answer(DESCRIBE_PRODUCERS.name, error_code)}"
@@ -153,6 +157,11 @@ class OpenParts(ProducerQuestion):
     @property
     def note(self) -> str:
         return NOT_TOLD.format(self.refusal) if self.refusal else ""
+
+    def ask_again(self, partitions: Iterable[Partition]) -> None:
+        super().ask_again(self._parts.keys() & set(partitions))
+        for where in self.missing:
+            del self._parts[where]
 
     def on_told(self, where: Partition, producers: Iterable[Mapping[str, Any]]) -> None:
         self._parts[where] = {

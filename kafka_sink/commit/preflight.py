@@ -14,6 +14,11 @@ a topic is gone. The same answer names the cluster: another one than planned wit
 Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
 partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
 (open_parts.py), and up to its last one (lost_rows.py).
+
+A batch is not refused because of one such answer. A driver keeps its connections and what it knows of brokers from
+batch to batch. If one of them was frozen meanwhile, its tasks may have written to its successor; it wakes up, and what
+waits in its socket is answered as of before. So what refuses a batch is asked for again for about a second, of the
+coordinator or leader that is looked up anew.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_sink.commit.commit_step import CommitStep
-from kafka_sink.commit.describe_transactions import DescribeTransactions, TransactionDescription
+from kafka_sink.commit.describe_transactions import DESCRIBE, DescribeTransactions, TransactionDescription
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, MESSAGE_BYTES, policy_problem
 from kafka_sink.commit.ledger_write import LedgerWrite, ManifestPlace, WriteState
@@ -55,6 +60,9 @@ ROOM = "look whether the manifest fits into its topic"
 # Of Kafka, for brokers that do not tell.
 MESSAGE_BYTES_DEFAULT = 1_048_588
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
+# How often an answer that refuses the batch is asked for again. The waits in between add up to a second: a broker that
+# wakes up needs less to learn that it was replaced.
+LOOKS_AGAIN = 4
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
     "ended by its time-out or another tool, or aborted by another driver of this sink. If this query runs twice, "
@@ -104,6 +112,9 @@ class Preflight(DescribeTransactions):
         self._part_count = sum(len(receipt.written) for receipt in receipts)
         self.open_parts = self._new_open_parts()
         self._lost_rows = LostRows()
+        # By purpose: how many looks are left, and what refuses the batch unless the next one finds otherwise.
+        self._looks_left = dict.fromkeys((DESCRIBE, OPEN_PARTS), LOOKS_AGAIN)
+        self._suspicions: dict[str, str] = {}
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
 
@@ -187,8 +198,9 @@ class Preflight(DescribeTransactions):
 
     @property
     def lateness(self) -> str:
-        if self._lost_rows.suspicion:
-            return self._lost_rows.suspicion
+        suspicion = self._lost_rows.suspicion or next(iter(self._suspicions.values()), "")
+        if suspicion:
+            return suspicion
         if not self._leaderless:
             margin_ms = self.settings.margin_ms
             return time_problem(self.limit_ms + margin_ms, margin_ms) or super().lateness
@@ -213,6 +225,33 @@ class Preflight(DescribeTransactions):
             super().on_bodies(now_ms, reply)
             if not self._missing:
                 self._on_described(now_ms)
+
+    def _ask_for_rest(self, now_ms: int, ask: Ask, *, find_again: bool = True) -> None:
+        if not self._missing:
+            self._doubt_coordinators()
+        super()._ask_for_rest(now_ms, ask, find_again=find_again)
+
+    def _doubt_coordinators(self) -> None:
+        """Asks again about the transactions for which their coordinators' answers refuse the batch."""
+        refused = [(one, problem) for one, receipt in self._checked if (problem := self._told_problem(one, receipt))]
+        if self._may_look_again(DESCRIBE, [problem for _, problem in refused]):
+            for one, _ in refused:
+                self._missing[one.transactional_id] = None
+                self.found.pop(one.transactional_id, None)
+
+    def _doubt_leaders(self) -> None:
+        """The same of partitions and their leaders."""
+        closed = [(receipt, problem) for _, receipt in self._checked if (problem := self._closed_problem(receipt))]
+        if self._may_look_again(OPEN_PARTS, [problem for _, problem in closed]):
+            self.open_parts.ask_again({(one.topic, one.partition) for receipt, _ in closed for one in receipt.written})
+
+    def _may_look_again(self, purpose: str, problems: Sequence[str]) -> bool:
+        self._suspicions.pop(purpose, None)
+        if not problems or not self._looks_left[purpose]:
+            return False
+        self._looks_left[purpose] -= 1
+        self.last_trouble = self._suspicions[purpose] = problems[0]
+        return True
 
     def _on_described(self, now_ms: int) -> None:
         described = self._list_open()
@@ -276,6 +315,8 @@ class Preflight(DescribeTransactions):
             self.last_trouble = self.open_parts.on_body(body) or self.last_trouble
         # That a partition has no leader says more than that its leader did not answer.
         self.last_trouble = self._leaderless or self.last_trouble
+        if not self.open_parts.missing:
+            self._doubt_leaders()
         if self.open_parts.missing:
             self.asks.narrow(reply.ask, *self.open_parts.question())
             self.asks.repeat(now_ms, reply.ask, find_again=True)
@@ -334,6 +375,8 @@ class Preflight(DescribeTransactions):
             self._missing = dict.fromkeys(self._transactional_ids)
             self._describe(now_ms, 1)
             self.open_parts, self._lost_rows = self._new_open_parts(), LostRows()
+            self._looks_left = dict.fromkeys(self._looks_left, LOOKS_AGAIN)
+            self._suspicions.clear()
             self._ask_leaders(now_ms, 1)
 
     def check(self) -> PreflightResult:
@@ -344,8 +387,7 @@ class Preflight(DescribeTransactions):
         described: list[tuple[TransactionDescription, TaskReceipt]] = []
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
-            who_ended_it = WHO_ENDED_IT_IN_EXPORT if receipt.key.is_label else WHO_ENDED_IT
-            problem = _problem(transaction, state, who_ended_it) or self._part_problem(receipt, state, who_ended_it)
+            problem = self._told_problem(transaction, receipt) or self._closed_problem(receipt)
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
@@ -356,19 +398,26 @@ class Preflight(DescribeTransactions):
     def _is_time_asked(self) -> bool:
         return self.asks.find(TIME) is not None
 
-    def _part_problem(
-        self, receipt: TaskReceipt, state: TransactionDescription | None, who_ended_it: str
-    ) -> str | None:
+    def _told_problem(self, transaction: PreparedTransaction, receipt: TaskReceipt) -> str | None:
+        """By what its coordinator tells."""
+        state = self.found.get(transaction.transactional_id)
+        problem = _problem(transaction, state, _who_ended_it(receipt))
+        if problem is not None or state is None:
+            return problem
+        unlisted = _unlisted_partition(receipt, state)
+        if unlisted is None:
+            return None
+        name, held = f"transaction {transaction.transactional_id}", f"does not hold {unlisted} any more"
+        return f"{name} {held}, which its task has written to: it was {_who_ended_it(receipt)}"
+
+    def _closed_problem(self, receipt: TaskReceipt) -> str | None:
         """Is what the task wrote still in the open transaction? One that was aborted may have begun again under the
         same id and epoch, without the rows from before."""
         transaction = receipt.transaction
-        assert transaction is not None and state is not None
-        name = f"transaction {transaction.transactional_id}"
-        unlisted = _unlisted_partition(receipt, state)
-        if unlisted is not None:
-            return f"{name} does not hold {unlisted} any more, which its task has written to: it was {who_ended_it}"
+        assert transaction is not None
         closed = self.open_parts.closed_part(transaction, receipt.written)
-        return None if closed is None else f"{name} {closed}: that part was {who_ended_it}"
+        who_ended_it = _who_ended_it(receipt)
+        return closed and f"transaction {transaction.transactional_id} {closed}: that part was {who_ended_it}"
 
     def _wait_for_topic(self, now_ms: int, ask: Ask, gone: str) -> None:
         self.last_trouble = gone
@@ -404,6 +453,10 @@ def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, i
         for partition in topic["partitions"]:
             if partition["leader_id"] == NO_LEADER:
                 yield topic["name"], partition["partition_index"]
+
+
+def _who_ended_it(receipt: TaskReceipt) -> str:
+    return WHO_ENDED_IT_IN_EXPORT if receipt.key.is_label else WHO_ENDED_IT
 
 
 def _problem(transaction: PreparedTransaction, state: TransactionDescription | None, who_ended_it: str) -> str | None:

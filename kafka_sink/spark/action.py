@@ -40,6 +40,16 @@ _LOGGER = logging.getLogger("kafka_sink")
 AGAIN_S = 0.5
 # For how long the caller waits. Spark may plan for longer.
 PATIENCE_S = 10.0
+STILL_RUNS = (
+    "this write was interrupted, and Spark still runs its job: cancel it in Spark's UI, or with "
+    "spark.sparkContext.cancelAllJobs(). Tasks that end later leave transactions open, for which readers wait"
+)
+STILL_ENDS = (
+    "this write was interrupted. Spark runs nothing of it any more, but this process still commits what was written, "
+    "or aborts it: no job has to be cancelled. Repeat the call, which writes what is missing then"
+)
+# The threads that wait for an action now.
+_WITH_ACTION: set[int] = set()
 
 T = TypeVar("T")
 
@@ -80,16 +90,7 @@ def job_name(session: Any) -> JobName | None:
 
 def _collect_beside(frame: DataFrame, name: JobName | None) -> list[Row]:
     found: Future[list[Row]] = Future()
-
-    def collect() -> None:
-        if not found.set_running_or_notify_cancel():
-            return
-        try:
-            found.set_result(_collect_named(frame, name))
-        except BaseException as error:
-            found.set_exception(error)
-
-    thread = _make_thread(frame.sparkSession, collect)
+    thread = _make_thread(frame.sparkSession, partial(carry_out, found, partial(_collect_named, frame, name)))
     try:
         thread.start()
         (ended,) = each_as_it_ends([found])
@@ -101,6 +102,17 @@ def _collect_beside(frame: DataFrame, name: JobName | None) -> list[Row]:
         raise
 
 
+def carry_out(found: Future[T], work: Callable[[], T]) -> None:
+    """In another thread, unless it was cancelled before. Who waits has the future before there is a thread, so that no
+    interrupt comes in between."""
+    if not found.set_running_or_notify_cancel():
+        return
+    try:
+        found.set_result(work())
+    except BaseException as error:
+        found.set_exception(error)
+
+
 def _make_thread(session: Any, run: Callable[[], None]) -> threading.Thread:
     """With the local properties and tags of the caller."""
     try:
@@ -110,8 +122,13 @@ def _make_thread(session: Any, run: Callable[[], None]) -> threading.Thread:
 
 
 def _collect_named(frame: DataFrame, name: JobName | None) -> list[Row]:
+    here = threading.get_ident()
     with name_jobs(name):
-        return frame.collect()
+        _WITH_ACTION.add(here)
+        try:
+            return frame.collect()
+        finally:
+            _WITH_ACTION.discard(here)
 
 
 @contextmanager
@@ -129,9 +146,12 @@ def name_jobs(name: JobName | None) -> Iterator[None]:
             name.remove()
 
 
-def end_actions(actions: Collection[Future[Any]], name: JobName | None, patience_s: float) -> None:
+def end_actions(
+    actions: Collection[Future[Any]], name: JobName | None, patience_s: float, threads: Collection[int] | None = None
+) -> None:
     """Of other threads. They are cancelled again until all have ended, also when the caller does not wait any longer.
-    Where no more threads can be started, the caller's cancels them, for as long as it waits."""
+    Where no more threads can be started, the caller's cancels them, for as long as it waits. `threads`: of actions that
+    are parts of writes."""
     running = [action for action in actions if not action.done()]
     if running and name is not None:
         canceller = threading.Thread(
@@ -144,10 +164,8 @@ def end_actions(actions: Collection[Future[Any]], name: JobName | None, patience
         else:
             wait(running, patience_s)
     if not _have_ended(running):
-        _LOGGER.warning(
-            "this write was interrupted, and Spark still runs its job: cancel it in Spark's UI, or with "
-            "spark.sparkContext.cancelAllJobs(). Tasks that end later leave transactions open, for which readers wait"
-        )
+        is_of_spark = threads is None or not _WITH_ACTION.isdisjoint(threads)
+        _LOGGER.warning("%s", STILL_RUNS if is_of_spark else STILL_ENDS)
 
 
 def _cancel_until_ended(actions: Collection[Future[Any]], name: JobName, until_s: float = math.inf) -> None:

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -53,7 +55,7 @@ from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_
 from kafka_sink.options.parse_sink import take_option
 from kafka_sink.options.sink_options import AT_LEAST_ONCE
 from kafka_sink.options.sink_table import LABEL_MAX, SINK_OPTIONS
-from kafka_sink.spark.action import JobName, each_as_it_ends, end_actions, job_name, name_jobs
+from kafka_sink.spark.action import JobName, carry_out, each_as_it_ends, end_actions, job_name, name_jobs
 from kafka_sink.spark.driver import CLIENTS, Driver
 from kafka_sink.spark.planning import PlannedWrite, plan_export
 from kafka_sink.spark.second_door import WriteSummary, batch_settings, explain_here, write_planned
@@ -366,19 +368,27 @@ def _write_beside_each_other(
     session: Any, write: Callable[[int], ChunkSummary], missing: Sequence[int], parallel: int
 ) -> Generator[ChunkSummary, None, None]:
     """In threads, which no signal reaches: their jobs have one more name, by which an interrupted call cancels them."""
-    name = job_name(session)
-    write_here = _as_in_this_thread(session, name, write)
+    name, threads = job_name(session), set[int]()
+
+    def write_noted(number: int) -> ChunkSummary:
+        threads.add(threading.get_ident())
+        return write(number)
+
+    write_here = _as_in_this_thread(session, name, write_noted)
     pool = ThreadPoolExecutor(parallel, "kafka-sink-chunk")
-    chunks: list[Future[ChunkSummary]] = []
+    chunks: list[Future[ChunkSummary]] = [Future() for _ in missing]
     try:
-        chunks += (pool.submit(write_here, number) for number in missing)
+        for chunk, number in zip(chunks, missing, strict=True):
+            pool.submit(carry_out, chunk, partial(write_here, number))
         for chunk in each_as_it_ends(chunks):
             if chunk.exception() is not None:
                 pool.shutdown(cancel_futures=True)  # waits: what the others have written is not written again
             yield chunk.result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        end_actions(chunks, name, ENDING_S)
+        for chunk in chunks:
+            chunk.cancel()  # if it has not begun
+        end_actions(chunks, name, ENDING_S, threads)
         raise
     pool.shutdown()
 

@@ -3,7 +3,7 @@
 One state is shared by all brokers. Two things lag behind it, as in Kafka: a broker learns of a new leader after
 `delay_ms("metadata")` (until then its Metadata responses have the old one, while Produce and Fetch use the current
 state), and a new coordinator returns COORDINATOR_LOAD_IN_PROGRESS for `delay_ms("coordinator_load")`. And a leader can
-be deposed without noticing: for a while it still serves its old state to readers (`depose_leader`).
+be deposed without noticing: for a while it still tells its old state, of a log or of transactions (`depose_leader`).
 
 Every replica that is up and not held out is in sync; the high watermark follows an append after
 `delay_ms("replication")`. When a leader crashes, everything above the high watermark is lost.
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import PartitionLog
+from kafka_sink.testing.producer_state import ProducerEntry
 from kafka_sink.testing.schedule import Schedule
 from kafka_sink.testing.settings import Settings, TopicConfig
 from kafka_sink.testing.topics import (
@@ -45,6 +47,7 @@ class View:
     end_offset: int
     high_watermark: int
     last_stable_offset: int
+    producers: Mapping[int, ProducerEntry]
 
 
 class Cluster:
@@ -60,6 +63,7 @@ class Cluster:
         self.next_producer_id = 0
         self.on_coordinator_moved: Callable[[Partition], None] = lambda _partition: None
         self.on_coordinator_loaded: Callable[[Partition], None] = lambda _partition: None
+        self.on_coordinator_deposed: Callable[[Partition], None] = lambda _partition: None
         self.on_appended: Callable[[Partition], None] = lambda _partition: None
         self.on_deleted: Callable[[str], None] = lambda _topic: None
         self._waiting: dict[int, tuple[frozenset[tuple[str, int]], Callable[[], bool]]] = {}
@@ -199,10 +203,14 @@ class Cluster:
 
     def view(self, topic: str, index: int, broker_id: int) -> View:
         """For readers; raises Refused if this broker does not believe to be the leader."""
-        deposed = self._deposed.get((broker_id, topic, index))
-        if deposed is not None and self.schedule.now_ms < deposed[1]:
-            return deposed[0]
+        if self.is_deposed(topic, index, broker_id):
+            return self._deposed[broker_id, topic, index][0]
         return _view(self.find_led_partition(topic, index, broker_id))
+
+    def is_deposed(self, topic: str, index: int, broker_id: int) -> bool:
+        """This broker was its leader and has not noticed yet that it is no longer."""
+        deposed = self._deposed.get((broker_id, topic, index))
+        return deposed is not None and self.schedule.now_ms < deposed[1]
 
     # ---- leaders ----
 
@@ -216,10 +224,14 @@ class Cluster:
         self._set_leader(partition, node_id, loses_tail=loses_tail)
 
     def depose_leader(self, topic: str, index: int, node_id: int, unaware_ms: int) -> None:
-        """Moves the leader to another replica; the old one, frozen or cut off, does not notice for a while and serves
-        readers. Writes to it are refused at once, where a real one would wait for its followers until the time-out."""
+        """Moves the leader to another replica; the old one, frozen or cut off, does not notice for a while, and tells
+        readers and who describes producers or transactions what it knew. Writes to it are refused at once, where a real
+        one would wait for its followers until the time-out."""
         partition = self.known_partition(topic, index)
         key, before = (partition.leader_id, topic, index), _view(partition)
+        before = replace(before, producers=deepcopy(before.producers))
+        if topic == TRANSACTION_TOPIC:
+            self.on_coordinator_deposed(partition)
         self.move_leader(topic, index, node_id)
         until_ms = self.schedule.now_ms + unaware_ms
         self._deposed[key] = (before, until_ms)
@@ -245,9 +257,10 @@ class Cluster:
         partition.log.truncate(end_offset)
         self._set_leader(partition, partition.leader_id, loses_tail=False)
 
-    def end_outdated_views(self) -> None:
-        self._deposed.clear()
-        self._stale.clear()
+    def end_outdated_views(self, node_id: int | None = None) -> None:
+        """Of one broker, or of all."""
+        self._deposed = {key: seen for key, seen in self._deposed.items() if node_id not in (None, key[0])}
+        self._stale = {key: seen for key, seen in self._stale.items() if node_id not in (None, key[0])}
 
     def _set_leader(self, partition: Partition, node_id: int, *, loses_tail: bool) -> None:
         old = (partition.leader_id, partition.leader_epoch)
@@ -395,4 +408,5 @@ def _check_not_too_many(partitions: int) -> None:
 
 def _view(partition: Partition) -> View:
     log = partition.log
-    return View(log, partition.leader_epoch, log.end_offset, log.high_watermark, log.last_stable_offset)
+    limits = log.end_offset, log.high_watermark, log.last_stable_offset
+    return View(log, partition.leader_epoch, *limits, log.producers.entries)

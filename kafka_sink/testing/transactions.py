@@ -81,6 +81,9 @@ class TransactionCoordinator:
         self._settings = cluster.settings
         self._markers = markers
         self.transactions: dict[str, CoordinatedTransaction] = {}
+        # As brokers knew them that are not their coordinators any more, by broker and partition of the log.
+        self._outdated: dict[tuple[int, int], dict[str, TransactionRecord]] = {}
+        cluster.on_coordinator_deposed = self._on_coordinator_deposed
         cluster.on_coordinator_moved = self._on_coordinator_moved
         cluster.on_coordinator_loaded = self._on_coordinator_loaded
 
@@ -324,6 +327,23 @@ class TransactionCoordinator:
         if not record.partitions:
             self._schedule.after(max(self._settings.delay_ms("marker"), 1), finish)
         return following
+
+    # ---- what is told ----
+
+    def record_told_by(self, broker_id: int, transactional_id: str) -> TransactionRecord | None:
+        """Raises Refused if this broker does not believe to be the coordinator."""
+        cluster = self._cluster
+        if TRANSACTION_TOPIC in cluster.topics:
+            partition = cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
+            if cluster.is_deposed(*partition.key, broker_id):
+                return self._outdated[broker_id, partition.index].get(transactional_id)
+        cluster.check_coordinator(TRANSACTION_TOPIC, transactional_id, broker_id)
+        known = self.transactions.get(transactional_id)
+        return None if known is None else known.record
+
+    def _on_coordinator_deposed(self, partition: Partition) -> None:
+        names = self._cluster.keys_coordinated_by(partition, self.transactions)
+        self._outdated[partition.leader_id, partition.index] = {name: self.transactions[name].record for name in names}
 
     # ---- background work ----
 

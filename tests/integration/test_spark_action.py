@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.spark import action
+from kafka_sink.spark import action, chunks
 from kafka_sink.spark.action import collect_rows, job_name
 from kafka_sink.spark.chunks import ChunkSummary, _write_beside_each_other
 from kafka_sink.spark.task_context import JOB_GROUP
@@ -182,6 +182,31 @@ def test_chunks_are_cancelled_until_they_have_ended_and_no_more_begin(
     assert context.count("cancel") >= 4 and sorted(begun) == list(range(1, 3 + is_told))
     assert context.count("add") == context.count("remove") == len(begun)
     assert len({tag for _, tag in context.asked}) == 1
+
+
+@pytest.mark.parametrize("is_committing", [False, True], ids=["its job runs", "it is being committed"])
+def test_only_of_a_chunk_whose_job_still_runs_an_interrupted_call_says_that_jobs_are_to_be_cancelled(
+    interrupt_when: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_committing: bool
+) -> None:
+    """Brokers that stall let a commit take longer than the caller waits; other people's jobs are none of its matter."""
+    monkeypatch.setattr(chunks, "ENDING_S", 0.1)
+    context, goes_on = Context(unknown=1000), threading.Event()
+
+    def write(number: int) -> ChunkSummary:
+        if is_committing:
+            context.began.set()
+            assert goes_on.wait(30)
+        else:
+            collect_rows(Frame(context))  # type: ignore[arg-type]
+        return chunk(number)
+
+    interrupt_when(context.began)
+    with pytest.raises(KeyboardInterrupt):
+        next(_write_beside_each_other(SimpleNamespace(sparkContext=context), write, range(1, 3), 2))
+    assert ("cancelAllJobs()" in caplog.text) != is_committing
+    assert ("Repeat the call" in caplog.text) == is_committing
+    goes_on.set()
+    context.cancelled.set()
 
 
 def test_chunks_that_have_begun_when_another_one_fails_go_on_to_their_end() -> None:

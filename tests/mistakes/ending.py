@@ -154,7 +154,8 @@ def _patch_verdict(patch: pytest.MonkeyPatch, changed: Callable[..., Transaction
 
 def partitions_not_compared(patch: pytest.MonkeyPatch) -> None:
     """a transaction is decided by its state and epoch alone, whatever it still holds of what its task has written"""
-    patch.setattr(preflight.Preflight, "_part_problem", lambda *_: None)
+    list_of_partitions_not_compared(patch)
+    leaders_not_asked(patch)
 
 
 def list_of_partitions_not_compared(patch: pytest.MonkeyPatch) -> None:
@@ -180,6 +181,11 @@ def start_offset_not_compared(patch: pytest.MonkeyPatch) -> None:
 def lost_rows_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     """a batch is decided although leaders tell of fewer of its records than were acknowledged"""
     patch.setattr(OpenParts, "short_parts", lambda *_: iter(()))
+
+
+def first_refusal_believed(patch: pytest.MonkeyPatch) -> None:
+    """one answer of a coordinator or leader refuses a batch, also that of a broker that was frozen and is replaced"""
+    patch.setattr(preflight, "LOOKS_AGAIN", 0)
 
 
 def sweep_of_every_run(patch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ QUICK = (
     Bound(Budget(processes=2), batches=3),
     Bound(Budget(processes=2, losses=1)),
     Bound(Budget(operators=1)),
+    Bound(Budget(frozen=1)),
 )
 # The number is the transaction version that is searched in every run.
 LARGE = (
@@ -79,6 +80,7 @@ SLOW = (
     Bound(Budget(crashes=1, markers=2), batches=2),
     Bound(Budget(crashes=1, others=1), batches=2),
     Bound(Budget(operators=2)),
+    Bound(Budget(frozen=2), batches=2),
     Bound(Budget(operators=1, restarts=1), batches=2),
     Bound(Budget(operators=1, crashes=1)),
 )

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.commit_step import CommitStep, Progress, SingleStep
 from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.describe_transactions import DESCRIBE
 from kafka_sink.commit.end_txn import COMMIT
 from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.listing import LIST
 from kafka_sink.commit.phase import Phase
-from kafka_sink.commit.preflight import LEADERS
+from kafka_sink.commit.preflight import LEADERS, OPEN_PARTS
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.same_cluster import CLUSTER
 from kafka_sink.commit.session import (
@@ -37,7 +38,7 @@ from kafka_sink.commit.session import (
     Job,
 )
 from kafka_sink.commit.takeover import StopRuns
-from kafka_sink.errors import CommitLost, TransportError
+from kafka_sink.errors import CommitAborted, CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.support import tiny_broker
 from tests.support.closing import Closing
@@ -80,6 +81,8 @@ class Budget(NamedTuple):
     commands: int = 0
     # How often the newest marker of the ledger arrives a second time, at leaders as before Kafka 4.2.
     copies: int = 0
+    # Answers to the check of a batch by a broker that was frozen when its tasks wrote: as of before.
+    frozen: int = 0
     # How often the drivers may interrupt each other. A mistake that needs more switches is not found. Those found in
     # practice need one or two, and without a limit there are too many orders of two machines to search.
     switches: int = 0
@@ -362,6 +365,10 @@ class World:
                 spent = state._replace(budget=state.budget._replace(outdated=state.budget.outdated - 1))
                 for length, outdated in self._outdated_answers(state.broker, request, answer):
                     found.append((f"{title}: as of {length}", step(spent, rest, outdated)))
+            if state.budget.frozen and self._requests[request].purpose in (DESCRIBE, OPEN_PARTS):
+                spent = state._replace(budget=state.budget._replace(frozen=state.budget.frozen - 1))
+                for about, outdated in self._frozen_answers(state.broker, request, answer):
+                    found.append((f"{title}: {about} as of before", step(spent, rest, outdated)))
         if state.budget.deadlines and (is_closing or driver.operation == DriverOperation.COMMIT.value):
             spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
             found.append((f"{name} is late", step(spent, driver, LATE)))
@@ -496,7 +503,9 @@ class World:
         moved = moved._replace(out=())
         if driver.listed:
             return self._command_goes_on(state, moved, verdict)
-        conclusion, is_lost, is_replaced, closing = verdict
+        conclusion, is_lost, is_replaced, closing, is_refused = verdict
+        if is_refused and self._is_undisturbed(state):
+            return Violation(f"batch {moved.batch} was refused, and nobody has ended a transaction of it")
         if is_replaced and not self._has_rivals:
             return Violation(f"driver {driver.number} ended because another had taken over, and there was none")
         title = f"{driver.operation}: {conclusion.value}{', lost' if is_lost else ''}"
@@ -554,6 +563,12 @@ class World:
         if is_lost and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators):
             return Violation("a loss was reported, but nobody has aborted a transaction")
         return None
+
+    def _is_undisturbed(self, state: WorldState) -> bool:
+        """Nothing has happened for which a batch may be refused."""
+        kept = ("time_outs", "deadlines", "others", "operators", "commands")
+        is_spent = any(getattr(state.budget, name) != getattr(self.initial.budget, name) for name in kept)
+        return not self._has_rivals and not is_spent
 
     def _count(self, fates: dict[bytes, list[str]], batch: int, task: int, content: int) -> int:
         return sum(fate in ("visible", "coming") for fate in fates.get(self._row(batch, task, content), []))
@@ -648,6 +663,30 @@ class World:
                 found.append((length, outdated))
         return found
 
+    def _frozen_answers(self, broker: int, request: int, answer: int) -> list[tuple[str, int]]:
+        """Answers about one id or partition as of before the batch, or of before everything."""
+        asked = self._requests[request]
+        found = {}
+        if asked.purpose == OPEN_PARTS:
+            topics = [(topic["name"], topic["partition_indexes"]) for topic in asked.body["topics"]]
+            for where in [(name, index) for name, indexes in topics for index in indexes]:
+                for length in range(len(self._opened(broker).logs.get(where, []))):
+                    opened = self._opened(broker)
+                    del opened.logs[where][length:]
+                    found[f"{where} to {length}"] = opened.answer(asked)
+        else:
+            for name in asked.body["transactional_ids"]:
+                opened = self._opened(broker)
+                known = opened.transactions.pop(name, None)
+                found[name] = opened.answer(asked)
+                if known is not None:
+                    # Version 2 begins a transaction without another epoch, version 1 has asked for one.
+                    epoch = known[1] if self.transaction_version == 2 else known[1] - 1
+                    opened.transactions[name] = (known[0], epoch, COMPLETE[PREPARE[True]], (), 0)
+                    found[f"{name}, of the batch before,"] = opened.answer(asked)
+        numbers = {about: self._answer_number(request, body) for about, body in found.items()}
+        return [(about, number) for about, number in numbers.items() if number != answer]
+
     def _answer_number(self, request: int, body: Mapping[str, Any] | None) -> int:
         """`body` is None if the answer was lost."""
         key = (request, repr(body))
@@ -715,7 +754,8 @@ class World:
         closing = -1
         if verdict.closing is not None:
             closing = self._interned(Machine(Closing(self.settings, session, verdict.closing, 0), session))
-        return verdict.conclusion, isinstance(verdict.error, CommitLost), is_replaced, closing
+        is_refused = isinstance(verdict.error, CommitAborted)
+        return verdict.conclusion, isinstance(verdict.error, CommitLost), is_replaced, closing, is_refused
 
 
 def _joined(result: TaskResult, number: int, offset: int) -> tuple[tuple[int, int, int], ...]:

@@ -182,7 +182,7 @@ def on_describe_producers(call: Call) -> Answer:
 def _producers(call: Call, topic: str, index: int) -> Answer:
     call.check_fault(topic, index)
     call.check_allowed(acl.READ, acl.TOPIC, topic)
-    partition = call.core.cluster.find_led_partition(topic, index, call.broker_id)
+    view = call.core.cluster.view(topic, index, call.broker_id)
     active = [
         {
             "producer_id": producer_id,
@@ -194,6 +194,6 @@ def _producers(call: Call, topic: str, index: int) -> Answer:
             if entry.transaction_first_offset is None
             else entry.transaction_first_offset,
         }
-        for producer_id, entry in partition.log.producers.entries.items()
+        for producer_id, entry in view.producers.items()
     ]
     return {"active_producers": active}

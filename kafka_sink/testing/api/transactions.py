@@ -35,9 +35,9 @@ VERSION_TXN_OFFSET_COMMIT_ADDS = 5
 VERSION_END_TXN_BUMPS = 5
 
 
-def _check_coordinator(call: Call, transactional_id: str, operation: str = acl.WRITE) -> None:
+def _check_coordinator(call: Call, transactional_id: str) -> None:
     call.check_fault()
-    call.check_allowed(operation, acl.TRANSACTIONAL_ID, transactional_id)
+    call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id)
     call.core.cluster.check_coordinator(TRANSACTION_TOPIC, transactional_id, call.broker_id)
 
 
@@ -243,11 +243,11 @@ def on_describe_transactions(call: Call) -> Answer:
 
 
 def _describe(call: Call, transactional_id: str) -> Answer:
-    _check_coordinator(call, transactional_id, acl.DESCRIBE)
-    transaction = call.core.coordinator.transactions.get(transactional_id)
-    if transaction is None:
+    call.check_fault()
+    call.check_allowed(acl.DESCRIBE, acl.TRANSACTIONAL_ID, transactional_id)
+    record = call.core.coordinator.record_told_by(call.broker_id, transactional_id)
+    if record is None:
         raise Refused(Code.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Code.INVALID_REQUEST)
-    record = transaction.record
     topics = visible_by_topic(call, record.partitions)
     return {
         "transaction_state": record.state.value,

@@ -215,6 +215,7 @@ class Query:
             job = Job(operation, key, receipts, stage.loop.now_ms, manifest=manifest, **known)
             if operation is DriverOperation.COMMIT:
                 stage.lost_tails.on_commit(receipts)
+                stage.frozen_brokers.on_commit()
             self.operation = operation
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
@@ -270,8 +271,13 @@ class Query:
     def _on_decided(self, phase: Phase) -> None:
         if phase is Phase.DECIDING:
             check_time_left(self.stage, [host.machine for host in self.hosts if host.machine is not None])
+        if phase is Phase.DISCARDING:
+            for machine in [host.machine for host in self.hosts if host.machine is not None]:
+                self.stage.frozen_brokers.check_refused(machine)
         if phase is Phase.CHECKING:
             machines = [host.machine for host in self.hosts if host.machine is not None]
+            for machine in machines:
+                self.stage.frozen_brokers.on_checking(machine)
             prepared = [one.transaction for machine in machines for one in machine._receipts]
             self.stage.books.checked.update(one[:3] for one in prepared if one is not None)
         self.stage.commands.on_step(phase)
@@ -433,6 +439,7 @@ class Query:
 
     def _one_batch(self, batch: Batch, *, is_forgetful: bool, is_again: bool = False) -> Script:
         self.job = job = SparkJob(self.stage, self.name, batch, self.run)
+        self.stage.frozen_brokers.on_job()
         planned_ms = self._planned_ms()
         if self.cancels_next_job:
             self.cancels_next_job = False

@@ -13,6 +13,7 @@ from tests.sim.delivery.breakers import (
     FAULTS_OF,
     FENCED_READS,
     FOREIGN,
+    FROZEN,
     LOST_MARKERS,
     LOST_TAILS,
     MOVED,
@@ -92,6 +93,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
               "operator copied a ledger record again"),
     MOVED: ("commit: the ledger has another name for the query",),
     LOST_TAILS: ("commit: acknowledged rows are lost",),
+    FROZEN: ("what refuses a batch is asked for again",),
     FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

@@ -99,6 +99,7 @@ class DeliverySimulation(Course[Plan]):
         self.stage.books.timed_out = timed_out
         _note_aborts(self.core.coordinator, self.stage.books.aborted)
         self.stage.on_refused = self._on_refused
+        self.stage.frozen_brokers.outdated_until_ms = self.faults.outdated_until_ms
         self.stage.stall = partial(self.faults.pause_broker, self.dice["stalls"])
         self.first = Query("q1", self.stage, self.stage.checkpoints[0])
         # The same query, started again beside the first; and another one under the same sink id.
@@ -159,6 +160,7 @@ class DeliverySimulation(Course[Plan]):
         self.faults.heal()
         self.stage.assumptions.heal()
         self.stage.lost_tails.heal()
+        self.stage.frozen_brokers.heal()
         self.stage.leaders.heal()
         self.loop.after(OPERATOR_AFTER_MS, self._operate)
         self.network.heal()
@@ -210,7 +212,12 @@ class DeliverySimulation(Course[Plan]):
             self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
 
     def hurt(self, kind: str, pick: Random, length_ms: int) -> bool:
-        for table in (self.stage.assumptions.table, self.stage.operators.table, self.stage.lost_tails.table):
+        for table in (
+            self.stage.assumptions.table,
+            self.stage.operators.table,
+            self.stage.lost_tails.table,
+            self.stage.frozen_brokers.table,
+        ):
             if kind in table:
                 return table[kind](pick, length_ms)
         if kind == "no_leader":

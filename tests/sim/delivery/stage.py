@@ -20,6 +20,7 @@ from tests.sim.delivery.commands import Commands
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.foreign_records import ForeignRecords
+from tests.sim.delivery.frozen_brokers import FrozenBrokers
 from tests.sim.delivery.leaders import Leaders
 from tests.sim.delivery.lost_tails import LostTails
 from tests.sim.delivery.operators import Operators
@@ -55,6 +56,7 @@ class Stage:
         )
         self.operators = Operators(network, trace, self.books, plan.transaction_version)
         self.lost_tails = LostTails(network, trace, self.books)
+        self.frozen_brokers = FrozenBrokers(network, trace, self.assumptions)
         has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
         claims = Claims(
             network.core.cluster.topics[LEDGER].partitions[0].log, self.books.decided, is_strict=has_one_process

@@ -365,6 +365,45 @@ def test_a_commit_that_was_lost_in_the_move_can_be_asked_for_again() -> None:
     assert client.fetch(committed=True)["last_stable_offset"] == 2
 
 
+def open_since(client: ClusterClient, broker_id: int) -> dict[int, int] | int:
+    """By producer id; or the error code."""
+    body = {"topics": [{"name": "t", "partition_indexes": [0]}]}
+    told = client.ask(broker_id, apis.DESCRIBE_PRODUCERS, 0, body)["topics"][0]["partitions"][0]
+    found = {one["producer_id"]: one["current_txn_start_offset"] for one in told["active_producers"] or ()}
+    return told["error_code"] or found
+
+
+def test_a_leader_that_was_deposed_without_hearing_of_it_tells_the_open_transactions_of_before() -> None:
+    client = ClusterClient(BrokerCluster(3, topics={"t": 1}))
+    client.core.cluster.depose_leader("t", 0, 2, unaware_ms=500)
+    producer_id, epoch = client.begin("tx")
+    data = batch(b"v", producer_id=producer_id, epoch=epoch, sequence=0, transactional=True)
+    assert client.produce(data, transactional_id="tx", version=12, broker_id=2)[0] == 0
+    assert (open_since(client, 1), open_since(client, 2)) == ({}, {producer_id: 0})
+    client.core.cluster.depose_leader("t", 0, 3, unaware_ms=1_000)
+    assert client.end("tx", producer_id, epoch, COMMIT, version=5, broker_id=client.find("tx"))[0] == 0
+    client.advance(500)
+    assert [open_since(client, one) for one in (1, 2, 3)] == [6, {producer_id: 0}, {producer_id: -1}]
+
+
+def test_a_coordinator_that_was_deposed_without_hearing_of_it_describes_transactions_as_of_before() -> None:
+    client = ClusterClient(BrokerCluster(3, topics={"t": 1}))
+    client.begin("tx")
+    old = client.find("tx")
+    partition = client.core.cluster.coordinator_partition("__transaction_state", "tx")
+    new = next(one for one in partition.replicas if one != old)
+    client.core.cluster.depose_leader(*partition.key, new, unaware_ms=500)
+    asked = {"key_type": 1, "coordinator_keys": ["tx"]}
+    assert client.ask(old, apis.FIND_COORDINATOR, 4, asked)["coordinators"][0]["node_id"] == old
+    producer_id, epoch = client.init("tx", broker_id=new)[1:]
+    data = batch(b"v", producer_id=producer_id, epoch=epoch, sequence=0, transactional=True)
+    assert client.produce(data, transactional_id="tx", version=12)[0] == 0
+    assert (state_of(client, old), state_of(client, new)) == ("Empty", "Ongoing")
+    assert client.end("tx", producer_id, epoch, COMMIT, version=5, broker_id=old)[0] == 16
+    client.advance(500)
+    assert (state_of(client, old), state_of(client, new)) == ("", "Ongoing")
+
+
 def commit_offset(client: ClusterClient, producer_id: int, epoch: int, offset: int, broker_id: int) -> int:
     body = {
         "transactional_id": "tx",
