@@ -85,8 +85,8 @@ class DeliverySettings:
     # not committed into a partition without a leader only because this deadline is over.
     is_help: bool = False
     # For how long the request that decides is repeated although it is refused, if an earlier try may have been carried
-    # out. A broker that alone refuses a login is tried again soon after that (`REFUSED_BACKOFF_MS`, less a fifth).
-    refused_ms: int = 45_000
+    # out. Within that a broker that alone refuses a login is tried again (`REFUSED_BACKOFF_MS` and a fifth).
+    refused_ms: int = 75_000
     # How often a commit looks whether the ledger still keeps its decisions, and at its first one; 0: never.
     ledger_look_ms: int = 0
     # A stream that is not in the ledger although its batch number is above 0 is refused unless this is set.

@@ -104,8 +104,8 @@ def controllers_time(answer: Mapping[str, Any]) -> int | None:
 
 
 class BrokersClock:
-    """The brokers' time while a step runs, in ms of the step's own clock plus `ahead_ms`. By the controller's answer; if
-    it does not tell, by this host's clock, which is behind if a transaction began in its future."""
+    """The brokers' time while a step runs: the step's own plus `ahead_ms`. By the controller's answer; if it does not
+    tell, by this host's clock, which is behind if a transaction began in its future."""
 
     def __init__(self, host_ahead_ms: int) -> None:
         self._ahead_ms = host_ahead_ms
