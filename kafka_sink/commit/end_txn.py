@@ -39,7 +39,7 @@ from kafka_sink.commit.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.commit.marker_search import MarkerSearch
-from kafka_sink.commit.messages import NAMED_MAX
+from kafka_sink.commit.messages import NAMED_MAX, SEARCH_TOO_LONG, UNKNOWN_AND_OPEN, WITHOUT_LEADER
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.commit.time_left import QUORUM, BrokersClock, controllers_time
@@ -52,23 +52,6 @@ from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import DESCRIBE_QUORUM, DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS, ONGOING
 from kafka_sink.kafka.wire.codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-WITHOUT_LEADER = (
-    "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
-    'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
-    "docs/troubleshooting.md)"
-)
-SEARCH_TOO_LONG = (
-    "{}-{}: time was up before its log was searched to its end for how transactions have ended (up to offset {})"
-)
-UNKNOWN_AND_OPEN = (
-    "{}-{} shows it open, and its coordinator does not commit it. If that is still so when its time-out is over, the "
-    "coordinators have lost their log, or have ended it while the partition had no leader: nobody can commit it any "
-    'more. Then end it as "Readers stop at an offset" in docs/troubleshooting.md says, with `abort`; the next start '
-    "tells what is missing"
-)
-# A decided transaction waits no longer for a leader than until so long before its time-out, or until a part of the
-# margin is left: for looking once more, for the request itself, and for clocks that differ.
-LAST_CALL_MS, LAST_CALL_SHARE = 5_000, 4
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
 PARTITIONS, MARKER_END = "find partitions of transaction", "find log end"
 CLOCK = "ask for the controller's time"
@@ -313,11 +296,7 @@ class CommitTransactions(CommitStep):
             self._ask_partitions(now_ms, one)
 
     def _last_call_ms(self, one: DecidedTransaction) -> int | None:
-        """When it is committed though a partition has no leader, or it would time out. None: not known."""
-        if one.times_out_ms is None or not self._clock.is_known:
-            return None
-        last_ms = min(LAST_CALL_MS, self.settings.margin_ms // LAST_CALL_SHARE)
-        return self._clock.own_time_of(one.times_out_ms) - last_ms
+        return self._clock.last_call_ms(one.times_out_ms, self.settings.margin_ms)
 
     def _commit_without_leader(self, now_ms: int, one: DecidedTransaction) -> None:
         one.given_up, one.leaderless = one.leaderless, ""

@@ -36,6 +36,10 @@ QUORUM: Mapping[str, Any] = MappingProxyType(
     {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 )
 
+# So long before its time-out, or when such a part of the margin is left: for looking once more, for the request itself,
+# and for clocks that differ.
+LAST_CALL_MS, LAST_CALL_SHARE = 5_000, 4
+
 Described = Sequence[tuple[TransactionDescription, TaskReceipt]]
 
 
@@ -124,5 +128,9 @@ class BrokersClock:
         if not self._is_told:
             self._ahead_ms = max(self._ahead_ms, start_ms - now_ms)
 
-    def own_time_of(self, brokers_ms: int) -> int:
-        return brokers_ms - self._ahead_ms
+    def last_call_ms(self, times_out_ms: int | None, margin_ms: int) -> int | None:
+        """When a decided transaction is committed though a partition has no leader, or it would time out. None: not
+        known."""
+        if times_out_ms is None or not self.is_known:
+            return None
+        return times_out_ms - self._ahead_ms - min(LAST_CALL_MS, margin_ms // LAST_CALL_SHARE)

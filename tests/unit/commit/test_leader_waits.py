@@ -11,10 +11,11 @@ import pytest
 
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.each_line import carry_out, end_own_runs
-from kafka_sink.commit.end_txn import CLOCK, LAST_CALL_MS, PARTITIONS
+from kafka_sink.commit.end_txn import CLOCK, PARTITIONS
 from kafka_sink.commit.preflight import LEADERS
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.commit.time_left import LAST_CALL_MS
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.kafka.client.ask import Ask
 from kafka_sink.kafka.wire.codes import CLUSTER_AUTHORIZATION_FAILED
