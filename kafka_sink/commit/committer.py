@@ -288,16 +288,17 @@ class Committer:
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
         self._current = CommitTransactions(
-            self._settings, record.transactions, record.entries, self._receipts, are_leaders_known=are_leaders_known
-        ).begin(now_ms)
+            self._settings, record.transactions, record.entries, self._receipts, are_leaders_known=are_leaders_known,
+            is_help=self._is_of_others(record), host_ahead_ms=self._job.wall_ms - self._started_ms,
+        ).begin(now_ms)  # fmt: skip
 
     def _on_finished(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None and self._ledger is not None
         record, outcomes = self._record, step.outcomes
         if self._is_of_others(record):
             is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-            if step.is_forbidden:
-                # Of another team, which has its own operators and starts.
+            if step.is_forbidden or step.leaves_open:
+                # Of another team, which has its own operators and starts; or its driver may be alive.
                 self._others = tuple(other for other in self._others if other != record)
             self._leave_to_others(now_ms, record, "" if is_done or step.is_forbidden else step.reason)
             return

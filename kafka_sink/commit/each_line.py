@@ -80,10 +80,11 @@ def end_own_runs(
     earlier one may be frozen in its commit: so they are stopped first, as by an operator, and whoever takes part in
     their lines finds that. A run that no broker has listed yet is waited for as long as tasks may begin transactions.
 
-    Without a code it only looks: if nothing of the sink is open, nothing is of this batch."""
+    Without a code it only looks: if nothing of the sink is open, nothing is of this batch. A decision of an earlier
+    batch that waits for a leader is left to the next start, which has more time."""
     if not can_end_safely(settings):
         raise NotAnswered(NOT_VERIFIED)
-    settings = replace(settings, patience_ms=settings.sweep_ms + 2 * settings.late_tasks_ms)
+    settings = replace(settings, patience_ms=settings.sweep_ms + 2 * settings.late_tasks_ms, is_help=True)
     results: list[CommitResult] = []
     ended: set[tuple[str, str]] = set()
     late_ms = settings.late_tasks_ms

@@ -9,10 +9,11 @@ left that tells: the outcome is unresolved, as with a topic that was created ane
 `AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
 
 While a partition of a transaction has no leader, brokers from Kafka 4.3 on would forget to end it there (KAFKA-20734),
-and read_committed readers would stop in that partition. A commit waits for the leader until its deadline. Then it is
-sent nevertheless: a decided transaction must not time out. An abort leaves the transaction open; the next sweep finds
-it again. It waits for the leader only if the transactional id may be used again before that sweep, since
-InitProducerId, too, would end the transaction.
+and read_committed readers would stop in that partition. A commit waits for the leader until its deadline, or until
+shortly before the transaction times out, by the brokers' clock. Then it is sent nevertheless: a decided transaction
+must not time out. Help, whose deadline is short, leaves it at that deadline to the decision's own driver. An abort
+leaves the transaction open; the next sweep finds it again. It waits for the leader only if the transactional id may be
+used again before that sweep, since InitProducerId, too, would end the transaction.
 
 Both send the exact producer id and epoch, and the coordinator compares them: a late or repeated request affects its own
 transaction or none. Hence aborting never uses InitProducerId, which would abort whatever transaction is open under the
@@ -38,33 +39,22 @@ from kafka_sink.commit.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.commit.marker_search import MarkerSearch
-from kafka_sink.commit.messages import NAMED_MAX
+from kafka_sink.commit.messages import NAMED_MAX, SEARCH_TOO_LONG, UNKNOWN_AND_OPEN, WITHOUT_LEADER
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.commit.time_left import QUORUM, BrokersClock, controllers_time
 from kafka_sink.commit.verdict import VERDICT, Witness, verdict_ask, verdict_of
 from kafka_sink.errors import AuthorizationError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
-from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
+from kafka_sink.kafka.client.ask import Ask, Controller, Coordinator, Leader, Reply, ReplyKind
 from kafka_sink.kafka.client.outcome import DriverOutcome, describe_answer, driver_outcome
 from kafka_sink.kafka.client.transaction_apis import versions_of
-from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS
+from kafka_sink.kafka.wire.apis import DESCRIBE_QUORUM, DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS, ONGOING
 from kafka_sink.kafka.wire.codes import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-WITHOUT_LEADER = (
-    "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
-    'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
-    "docs/troubleshooting.md)"
-)
-SEARCH_TOO_LONG = (
-    "{}-{}: time was up before its log was searched to its end for how transactions have ended (up to offset {})"
-)
-UNKNOWN_AND_OPEN = (
-    "{}-{} shows it open, and its coordinator does not know it. If that is still so when its time-out is over, the "
-    'coordinators have lost their log: nobody can commit it any more. Then end it as "Readers stop at an offset" in '
-    "docs/troubleshooting.md says, with `abort`; the next start tells what is missing"
-)
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
 PARTITIONS, MARKER_END = "find partitions of transaction", "find log end"
+CLOCK = "ask for the controller's time"
 SEARCHING = (MARKER, MARKER_START, MARKER_END)
 
 Partitions = tuple[tuple[str, int], ...]
@@ -113,8 +103,12 @@ class DecidedTransaction:
     # Why it was given up without an outcome, and whether that is because its id is not this login's.
     obstacle: str = ""
     is_forbidden: bool = False
-    # Why its EndTxn waits: the partition without a leader.
+    # Why its EndTxn waits, or did not wait any longer: the partition without a leader.
     leaderless: str = ""
+    given_up: str = ""
+    # By the brokers' clock. None: not known, perhaps because nobody was asked yet.
+    times_out_ms: int | None = None
+    is_described: bool = False
     # Since when brokers have said, without a word to the contrary, that there is no such topic.
     gone_since_ms: int | None = None
     # Its coordinator did not know it, and its log shows it open.
@@ -130,7 +124,8 @@ class CommitTransactions(CommitStep):
 
     `are_leaders_known`: the partitions had leaders just now, so only retries look at them. The partitions are those of
     the receipt if it is at hand, else those that the coordinator names; the ledger names one. `is_ended`: the
-    coordinators have answered that they do not know the transactions, so only the log is asked.
+    coordinators have answered that they do not know the transactions, so only the log is asked. `is_help`: the decision
+    has a driver of its own. `host_ahead_ms`: of this host's wall clock to `now_ms`.
     """
 
     def __init__(
@@ -142,6 +137,8 @@ class CommitTransactions(CommitStep):
         *,
         are_leaders_known: bool = False,
         is_ended: bool = False,
+        is_help: bool = False,
+        host_ahead_ms: int = 0,
     ) -> None:
         super().__init__(settings)
         written = partitions_of(receipts)
@@ -153,6 +150,8 @@ class CommitTransactions(CommitStep):
         self._is_ended = is_ended
         self._searches: dict[Leader, MarkerSearch] = {}
         self._stops_retrying = False
+        self._is_help = is_help or settings.is_help
+        self._clock = BrokersClock(host_ahead_ms)
 
     def ask_first(self, now_ms: int) -> None:
         for one in self._decided:
@@ -162,6 +161,16 @@ class CommitTransactions(CommitStep):
                 self._ask_end(now_ms, one, are_leaders_known=self._are_leaders_known)
             else:
                 self._ask_partitions(now_ms, one)
+
+    @property
+    def is_finished(self) -> bool:
+        """What time it is matters only while something waits."""
+        return len(self.asks) == (self.asks.find(CLOCK) is not None)
+
+    @property
+    def notes(self) -> list[str]:
+        committed = (one for one in self._decided if one.outcome is TransactionOutcome.COMMITTED)
+        return [*self._notes, *(WITHOUT_LEADER.format(one.given_up) for one in committed if one.given_up)]
 
     @property
     def outcomes(self) -> list[TransactionOutcome | None]:
@@ -178,6 +187,11 @@ class CommitTransactions(CommitStep):
         return any(one.is_forbidden for one in self._decided)
 
     @property
+    def leaves_open(self) -> bool:
+        """Whether a transaction was open, and is not known to have ended."""
+        return any(one.outcome is None and one.times_out_ms is not None for one in self._decided)
+
+    @property
     def reason(self) -> str:
         if self.obstacle:
             return self.obstacle
@@ -186,17 +200,18 @@ class CommitTransactions(CommitStep):
 
     def stop_retrying(self, now_ms: int) -> None:
         """Time is up: every request is still sent and answered once, but not retried, and no log is searched any more.
-        Call it again after answers."""
+        Call it again after answers. What waits for a leader is committed; not by help, whose time is shorter than the
+        transaction's."""
         self._stops_retrying = True
         for search in list(self._searches.values()):
             self._give_up(now_ms, search)
         for ask in self.asks.waiting_for_retry():
             self.asks.drop(ask)
             one = self._decided[ask.number]
+            if self._is_help:
+                continue
             if ask.purpose == COMMIT and one.leaderless:
-                self._notes.append(WITHOUT_LEADER.format(one.leaderless))
-                one.leaderless = ""
-                self._ask_end(now_ms, one, are_leaders_known=True)
+                self._commit_without_leader(now_ms, one)
             elif ask.purpose == PARTITIONS:
                 self._ask_end(now_ms, one, are_leaders_known=True)
 
@@ -214,11 +229,17 @@ class CommitTransactions(CommitStep):
                 return
             if state["error_code"] == 0 and (state["producer_id"], state["producer_epoch"]) == one.transaction.identity:
                 one.partitions = described_partitions(state)
+                if state["transaction_state"] == ONGOING:
+                    start_ms = state["transaction_start_time_ms"]
+                    one.times_out_ms = start_ms + state["transaction_timeout_ms"]
+                    self._clock.on_began(now_ms, start_ms)
         self._go_on_to_end(now_ms, ask)
 
     def _go_on_to_end(self, now_ms: int, ask: Ask) -> None:
+        one = self._decided[ask.number]
+        one.is_described = True
         self.asks.drop(ask)
-        self._ask_end(now_ms, self._decided[ask.number], are_leaders_known=False)
+        self._ask_end(now_ms, one, are_leaders_known=False)
 
     def _ask_end(self, now_ms: int, one: DecidedTransaction, *, are_leaders_known: bool) -> Ask:
         ask = end_ask(
@@ -227,12 +248,16 @@ class CommitTransactions(CommitStep):
             commit=True,
             number=one.number,
             led_partitions=(one.log,) if one.partitions is None else one.partitions,
-            are_leaders_known=are_leaders_known or self._stops_retrying,
+            are_leaders_known=are_leaders_known or (self._stops_retrying and not self._is_help),
         )
         self.asks.add(now_ms, ask)
         return ask
 
     def on_reply(self, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose == CLOCK:
+            if self.asks.accept(reply):
+                self._on_clock(now_ms, reply)
+            return
         if self.asks.is_out(reply.ask) and reply.ask.purpose not in SEARCHING:
             one = self._decided[reply.ask.number]
             one.leaderless = ""
@@ -256,8 +281,38 @@ class CommitTransactions(CommitStep):
         super().on_lost(now_ms, reply)
 
     def on_leaderless(self, now_ms: int, reply: Reply) -> None:
-        self.last_trouble = self._decided[reply.ask.number].leaderless = str(reply.error)
-        self.asks.repeat(now_ms, reply.ask)
+        one = self._decided[reply.ask.number]
+        self.last_trouble = one.leaderless = str(reply.error)
+        last_call_ms = self._last_call_ms(one)
+        if last_call_ms is not None and now_ms >= last_call_ms:
+            self._commit_without_leader(now_ms, one)
+        elif one.is_described or self._are_leaders_known:
+            self.asks.repeat(now_ms, reply.ask)
+            if last_call_ms is not None:
+                reply.ask.due_ms = min(reply.ask.due_ms, last_call_ms)
+            self._look_at_clock(now_ms, one)
+        else:
+            self.asks.drop(reply.ask)
+            self._ask_partitions(now_ms, one)
+
+    def _last_call_ms(self, one: DecidedTransaction) -> int | None:
+        return self._clock.last_call_ms(one.times_out_ms, self.settings.margin_ms)
+
+    def _commit_without_leader(self, now_ms: int, one: DecidedTransaction) -> None:
+        one.given_up, one.leaderless = one.leaderless, ""
+        self._ask_end(now_ms, one, are_leaders_known=True)
+
+    def _look_at_clock(self, now_ms: int, one: DecidedTransaction) -> None:
+        if one.times_out_ms is not None and not self._clock.is_known and self.asks.find(CLOCK) is None:
+            self.asks.add(now_ms, Ask(Controller(), DESCRIBE_QUORUM, QUORUM, CLOCK))
+
+    def _on_clock(self, now_ms: int, reply: Reply) -> None:
+        told_ms = controllers_time(reply.bodies[0]) if reply.kind is ReplyKind.ANSWERED else None
+        self._clock.on_told(reply.ask.due_ms, told_ms)
+        if reply.kind.is_unanswered:
+            self.asks.repeat(now_ms, reply.ask, find_again=True)
+        else:
+            self.asks.drop(reply.ask)
 
     def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
         """The decision stands; only further requests are pointless for now."""

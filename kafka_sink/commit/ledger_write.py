@@ -14,7 +14,9 @@ have a manifest beside it, in another partition.
 A manifest whose topic or partition is gone is left out: nobody can read it, and the decision would stay open for ever.
 
 A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
-the very first EndTxn is just as certain; after a try without a response it is not, and the log is searched.
+the very first EndTxn is just as certain; after a try without a response it is not, and the log is searched. If it is
+refused after such a try, it is repeated for a while, and not up to the deadline: until somebody mends what is refused,
+the batch may be decided, and the time in which a restart can finish it goes by.
 """
 
 from __future__ import annotations
@@ -106,6 +108,8 @@ class LedgerWrite(CommitStep):
         self.is_fenced = False
         # An EndTxn was sent without a definite answer: it may have been carried out.
         self._end_is_in_doubt = False
+        # Since when that EndTxn has been refused.
+        self._refused_since_ms: int | None = None
         self._batch = _one_record(*self._content())
         manifest = record.manifest_record
         self._manifest_batch = None if manifest is None else _one_record(*manifest)
@@ -275,11 +279,18 @@ class LedgerWrite(CommitStep):
             self._on_ended(now_ms, ask, body)
 
     def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
-        if ask.purpose == END and self._end_is_in_doubt:
-            self.last_trouble = reason
-            self.asks.repeat(now_ms, ask)  # an earlier try may have been carried out: only a response tells
-        else:
+        if ask.purpose != END or not self._end_is_in_doubt:
             self._refuse(reason, is_fenced=is_fenced)
+            return
+        # An earlier try may have been carried out: only a response tells.
+        if self._refused_since_ms is None:
+            self._refused_since_ms = now_ms
+        if ask.is_hopeless or now_ms - self._refused_since_ms >= self.settings.refused_ms:
+            self._session.forget_identity()
+            self.fail(reason)
+        else:
+            self.last_trouble = reason
+            self.asks.repeat(now_ms, ask)
 
     def _on_renewed(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         if self.refuse_or_repeat(now_ms, ask, body["error_code"]):

@@ -328,6 +328,21 @@ def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) 
     )
 
 
+WITHOUT_LEADER = (
+    "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
+    'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
+    "docs/troubleshooting.md)"
+)
+SEARCH_TOO_LONG = (
+    "{}-{}: time was up before its log was searched to its end for how transactions have ended (up to offset {})"
+)
+UNKNOWN_AND_OPEN = (
+    "{}-{} shows it open, and its coordinator does not commit it. If that is still so when its time-out is over, the "
+    "coordinators have lost their log, or have ended it while the partition had no leader: nobody can commit it any "
+    'more. Then end it as "Readers stop at an offset" in docs/troubleshooting.md says, with `abort`; the next start '
+    "tells what is missing"
+)
+
 TAKEN_BY_RETENTION = (
     "Where a log now starts behind such an offset, retention has taken the rows and the markers, as it does while a "
     "query stands still for long; then to accept it is the usual choice, since rows of that age are gone in either case"

@@ -81,6 +81,12 @@ class DeliverySettings:
     # would end like it.
     short_log_ms: int = 60_000
     parallel_requests: int = 100
+    # The deadline is short, and a decision that is found open may have a driver with more time, or a next start: it is
+    # not committed into a partition without a leader only because this deadline is over.
+    is_help: bool = False
+    # For how long the request that decides is repeated although it is refused, if an earlier try may have been carried
+    # out. Within that a broker that alone refuses a login is tried again (`REFUSED_BACKOFF_MS` and a fifth).
+    refused_ms: int = 75_000
     # How often a commit looks whether the ledger still keeps its decisions, and at its first one; 0: never.
     ledger_look_ms: int = 0
     # A stream that is not in the ledger although its batch number is above 0 is refused unless this is set.

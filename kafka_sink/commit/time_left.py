@@ -10,11 +10,16 @@ different hosts are compared, except those of coordinators.
 
 The receipts do not tell the time: the last one may be minutes old. Its task may have waited for one without rows, and
 its driver for brokers. Where brokers do not describe transactions, the host alone is believed.
+
+Who finishes the decision of an earlier driver has no such host, and may have no transaction of its own. There the
+controller tells the time (`BrokersClock`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from kafka_sink.commit.commit_step import MORE_TIME
 from kafka_sink.commit.describe_transactions import TransactionDescription
@@ -25,6 +30,15 @@ AMPLE = 2
 CLOCKS_DIFFER = (
     "Each of its tasks took less time: if the whole batch did, too, the clocks of brokers differ: compare them"
 )
+
+# The controller tells its time to whoever has Describe on the cluster, with KRaft.
+QUORUM: Mapping[str, Any] = MappingProxyType(
+    {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+)
+
+# So long before its time-out, or when such a part of the margin is left: for looking once more, for the request itself,
+# and for clocks that differ.
+LAST_CALL_MS, LAST_CALL_SHARE = 5_000, 4
 
 Described = Sequence[tuple[TransactionDescription, TaskReceipt]]
 
@@ -81,3 +95,42 @@ def time_problem(left_ms: int, margin_ms: int) -> str | None:
         return None
     what = f"the oldest transaction has {max(left_ms, 0)} ms left before it times out, and {margin_ms} ms are needed"
     return f"{what}. {MORE_TIME}"
+
+
+def controllers_time(answer: Mapping[str, Any]) -> int | None:
+    """Of the controller when it answered DescribeQuorum. None: it does not tell."""
+    told = [
+        each["last_caught_up_timestamp"]
+        for topic in answer["topics"] for row in topic["partitions"] for each in row["current_voters"]
+        if each["replica_id"] == row["leader_id"]
+    ]  # fmt: skip
+    return None if answer["error_code"] or not told or told[0] <= 0 else int(told[0])
+
+
+class BrokersClock:
+    """The brokers' time while a step runs: the step's own plus `ahead_ms`. By the controller's answer; if it does not
+    tell, by this host's clock, which is behind if a transaction began in its future."""
+
+    def __init__(self, host_ahead_ms: int) -> None:
+        self._ahead_ms = host_ahead_ms
+        self._is_told = False
+        # The controller has answered, or could not be asked.
+        self.is_known = False
+
+    def on_told(self, asked_at_ms: int, told_ms: int | None) -> None:
+        """As if the request had taken no time: it is later there, if anything, than is told here."""
+        self.is_known = True
+        if told_ms is not None:
+            self._is_told, self._ahead_ms = True, told_ms - asked_at_ms
+
+    def on_began(self, now_ms: int, start_ms: int) -> None:
+        """A transaction began at that time of its coordinator."""
+        if not self._is_told:
+            self._ahead_ms = max(self._ahead_ms, start_ms - now_ms)
+
+    def last_call_ms(self, times_out_ms: int | None, margin_ms: int) -> int | None:
+        """When a decided transaction is committed though a partition has no leader, or it would time out. None: not
+        known."""
+        if times_out_ms is None or not self.is_known:
+            return None
+        return times_out_ms - self._ahead_ms - min(LAST_CALL_MS, margin_ms // LAST_CALL_SHARE)

@@ -161,9 +161,10 @@ class Driver:
         return self._run(client, job, self._session)
 
     def recover(self, client: Client) -> None:
-        """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
-        driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too, if that
-        takes no longer than help may take altogether: each is a fence, and the ledger is read as it was just now."""
+        """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. An
+        old one of which no transaction is open is closed, too, if that takes no longer than help may take
+        altogether: each is a fence, and the ledger is read as it was just now. Its driver is gone, or goes on with what
+        it finds."""
         begun_ms = client.now_ms()
         result, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
         sweep_ms = self._delivery_settings(client).sweep_ms
@@ -246,7 +247,7 @@ class Driver:
         age_max_ms = time_since(one.planned_at for one in job.receipts if one.transaction is not None)
         job = replace(job, wall_ms=int(time.time() * 1000), age_max_ms=age_max_ms)
         if help_ms is not None:
-            settings = replace(settings, patience_ms=help_ms)
+            settings = replace(settings, patience_ms=help_ms, is_help=True)
         result = client.run(Committer(settings, session, job, client.now_ms()))
         for note in result.notes:
             if note in (NOT_VERIFIED, STILL_ACCEPTED) or note.startswith(ONCE):

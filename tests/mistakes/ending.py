@@ -261,6 +261,21 @@ def finished_without_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Committer, "_end_transactions", changed)
 
 
+def leader_awaited_until_the_time_out(patch: pytest.MonkeyPatch) -> None:
+    """a decided transaction waits for a leader until it times out"""
+    patch.setattr(end_txn.CommitTransactions, "_last_call_ms", lambda *_: None)
+
+
+def help_without_leader(patch: pytest.MonkeyPatch) -> None:
+    """help for another driver commits into a partition without a leader when its own time is up"""
+    begin = end_txn.CommitTransactions.__init__
+
+    def changed(self: end_txn.CommitTransactions, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **{**named, "is_help": False})
+
+    patch.setattr(end_txn.CommitTransactions, "__init__", changed)
+
+
 def aborted_without_leader(patch: pytest.MonkeyPatch) -> None:
     """a transaction is aborted although one of its partitions has no leader"""
     end_ask = end_txn.end_ask

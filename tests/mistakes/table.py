@@ -21,6 +21,7 @@ from tests.sim.delivery.breakers import (
     FENCED_READS,
     FOREIGN,
     FROZEN,
+    LATE_LEADERS,
     LIES,
     LOST_MARKERS,
     LOST_TAILS,
@@ -166,6 +167,8 @@ MISTAKES = (
     # tests/unit/commit/test_leaders.py finds it in every run.
     Mistake(ending.repeated_without_leader),
     Mistake(ending.finished_without_leader, seeds(200)),
+    Mistake(ending.leader_awaited_until_the_time_out, seeds(20, LATE_LEADERS)),
+    Mistake(ending.help_without_leader, seeds(20, UNNAMED, LATE_LEADERS)),
     Mistake(ending.aborted_without_leader, seeds(100)),
     Mistake(ending.closed_without_leader, seeds(300)),
     Mistake(naming.ids_shared_between_runs, seeds(5), Search(Budget(crashes=1))),

@@ -380,6 +380,12 @@ class TinyBroker:
             )
         return {"transaction_states": states}
 
+    def _on_DescribeQuorum(self, body: Any, request: Ask) -> dict[str, Any]:
+        """The controller's clock is that of the coordinators."""
+        voter = {"replica_id": 1, "last_caught_up_timestamp": self.clock}
+        row = {"partition_index": 0, "leader_id": 1, "current_voters": [voter]}
+        return {"error_code": 0, "topics": [{"topic_name": "__cluster_metadata", "partitions": [row]}]}
+
     def _on_Metadata(self, body: Any, request: Ask) -> dict[str, Any]:
         topics = []
         for asked in body["topics"]:

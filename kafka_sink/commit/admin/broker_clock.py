@@ -7,10 +7,10 @@ themselves tell when this clock is behind: none began in the future.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.time_left import QUORUM, controllers_time
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Controller, Repeat
@@ -18,7 +18,6 @@ from kafka_sink.kafka.wire.apis import DESCRIBE_QUORUM
 
 # A difference that matters to a reader of ages.
 CLOCK_WARN_MS = 5_000
-_QUORUM: Mapping[str, Any] = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 
 
 def difference_of(told_ms: int, before_ms: float, after_ms: float) -> int:
@@ -34,18 +33,12 @@ def controller_difference(client: Client, timeout_ms: int | None = None) -> int 
     answer."""
     before_ms = time.time() * 1000
     try:
-        answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, timeout_ms=timeout_ms, repeat=Repeat.ALWAYS)
+        answer = client.ask(Controller(), DESCRIBE_QUORUM, QUORUM, timeout_ms=timeout_ms, repeat=Repeat.ALWAYS)
     except KafkaSinkError:
         return None
     after_ms = time.time() * 1000
-    told = [
-        each["last_caught_up_timestamp"]
-        for topic in answer["topics"] for row in topic["partitions"] for each in row["current_voters"]
-        if each["replica_id"] == row["leader_id"]
-    ]  # fmt: skip
-    if answer["error_code"] or not told or told[0] <= 0:
-        return None
-    return difference_of(told[0], before_ms, after_ms)
+    told_ms = controllers_time(answer)
+    return None if told_ms is None else difference_of(told_ms, before_ms, after_ms)
 
 
 @frozen

@@ -264,6 +264,7 @@ class AdminEngine:
             if ask.awaits_answer:
                 ask.fail(TransportError(f"{ask.api.name} was sent but not answered {within}"), ReplyKind.LOST)
             elif refusal is not None:
+                ask.is_hopeless = True
                 ask.fail(refusal)
             else:
                 text = f"{ask.api.name} was not sent {within}"

@@ -138,6 +138,8 @@ class Ask:
     # Of no part: no broker was found for some part, or time was up.
     obstacles: list[Failure] = field(default_factory=list)
     is_given_up: bool = False
+    # Credentials or certificates were refused: this client tries no broker any more.
+    is_hopeless: bool = False
 
     # ---- for its owner ----
 
@@ -160,7 +162,7 @@ class Ask:
 
     def begin(self, now_ms: int, first_refresh: int) -> None:
         self.begun_ms, self.first_refresh = now_ms, first_refresh
-        self.needs_news = self.is_given_up = False
+        self.needs_news = self.is_given_up = self.is_hopeless = False
         self.missing, self.failed_ids, self.parts, self.obstacles = set(), set(), None, []
 
     @property

@@ -17,6 +17,7 @@
   command       an operator runs `pykafka-sink transactions --abort`, also twice at a time; it pauses and dies
   lost_tails    brokers lose the end of a log, acknowledged rows of a batch that is about to be committed
   frozen        a broker that was replaced before a batch wakes up during its commit, and answers as of before
+  late_leaders  a driver dies when it has decided, and a partition has no leader for longer than its transactions live
 
 `unnamed` and `cancelled` are other kinds of queries; the others are faults and settings of the run that a seed draws.
 """
@@ -29,15 +30,15 @@ from tests.sim.scenario import FaultEvent, draw_events
 
 (
     PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS, MOVED,
-    FOREIGN, COMMAND, LOST_TAILS, FROZEN,
+    FOREIGN, COMMAND, LOST_TAILS, FROZEN, LATE_LEADERS,
 ) = (
     "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "operators", "cancelled",
-    "fenced_reads", "moved", "foreign", "command", "lost_tails", "frozen",
+    "fenced_reads", "moved", "foreign", "command", "lost_tails", "frozen", "late_leaders",
 )  # fmt: skip
 # New ones come last, so that earlier seeds keep what they have drawn.
 BREAKERS = (
     PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS, MOVED,
-    FOREIGN, COMMAND, LOST_TAILS, FROZEN,
+    FOREIGN, COMMAND, LOST_TAILS, FROZEN, LATE_LEADERS,
 )  # fmt: skip
 # Other kinds of queries.
 KINDS = frozenset({UNNAMED, CANCELLED})
@@ -46,14 +47,14 @@ FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
     EXPIRY: "expire_ids", LIES: "lie", OPERATORS: "end_transaction", CANCELLED: "cancel_job",
     FENCED_READS: "fence_in_read", MOVED: "move_checkpoint", FOREIGN: "foreign_record",
-    COMMAND: "run_command", LOST_TAILS: "lose_tail", FROZEN: "freeze_broker",
+    COMMAND: "run_command", LOST_TAILS: "lose_tail", FROZEN: "freeze_broker", LATE_LEADERS: "leader_away",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000), "end_transaction": (100, 1_000),
     "cancel_job": (3_000, 8_000), "fence_in_read": (500, 2_000), "move_checkpoint": (300, 1_500),
     "foreign_record": (300, 1_500), "run_command": (300, 1_500), "lose_tail": (300, 1_500),
-    "freeze_broker": (300, 1_500),
+    "freeze_broker": (300, 1_500), "leader_away": (300, 1_500),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 KIND_SHARE = 0.07

@@ -36,6 +36,8 @@ class DriverHost(Host):
         self.checked_since_ms = loop.now_ms
         # Called after the machine has decided and before its requests are sent: a crash or a pause may be due.
         self.on_decided: Callable[[Phase], None] = lambda _phase: None
+        # Called when a request was not sent because a partition has no leader.
+        self.on_leaderless: Callable[[str, Ask], None] = lambda _name, _ask: None
         options = replace(
             options,
             client_id=name,
@@ -121,6 +123,7 @@ class DriverHost(Host):
         for reply in step.replies:
             if reply.kind is ReplyKind.LEADERLESS:
                 self.trace.count(f"leader wait: {reply.ask.purpose}")
+                self.on_leaderless(self.name, reply.ask)
         return step.replies, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
     def _end(self, result: Any) -> None:

@@ -1,4 +1,4 @@
-"""Partitions that lose their leader, and whether the sink kept away from them (I20).
+"""Partitions that lose their leader, and whether the sink kept away from them (I20), and not for too long (I26).
 
 From Kafka 4.3 on a coordinator drops the marker of a partition that has no leader (KAFKA-20734). So the sink asks for
 leaders before it ends a transaction, and waits. Each dropped marker has a cause, which is found here and counted:
@@ -6,7 +6,8 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
   time-out        the coordinator itself has ended the transaction
   after the check a broker had told the client in time that the partition has a leader
   late news       there is a leader again, a broker had told the client, but the coordinator had not heard of it
-  deadline        time was up, and the decided batch had to be committed
+  deadline        the driver's time was up, and the decided batch had to be committed; help for another driver has none
+  last call       the decided transaction was about to time out
   lie             a coordinator had wrongly answered that the transaction is over (`lies`), so its id was used again
   losing attempt  nobody took the receipt of the attempt, and its process used the id again before the sweep could abort
 
@@ -36,6 +37,7 @@ from random import Random
 from typing import Any
 
 from kafka_sink.commit.end_txn import CommitTransactions
+from kafka_sink.kafka.client.ask import Ask
 from kafka_sink.kafka.client.cluster import NO_EPOCH
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
@@ -54,9 +56,12 @@ from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace, Violation
 
 TIME_OUT, AFTER_THE_CHECK, LATE_NEWS = "time-out", "after the check", "late news"
-DEADLINE, LIE, LOSING = "deadline", "lie", "losing attempt"
+DEADLINE, LAST_CALL, LIE, LOSING = "deadline", "last call", "lie", "losing attempt"
 # Those that a long run must show; the other two are too rare.
-CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE)
+CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE, LAST_CALL)
+# A driver that begins to wait for a leader so long before the time-out is in time, if nothing else happens; and so long
+# after it no request of one is under way any more.
+IN_TIME_MS, OVERDUE_MS = 1_000, 1_500
 OPEN_SHARE = 0.8
 # Longer than most answers take.
 LATENCY_MS = 50
@@ -86,9 +91,11 @@ class Forgotten:
 
 class Leaders:
     def __init__(
-        self, network: Network, trace: Trace, books: Books, lied_about: Set[str], *, freshness_ms: int
-    ) -> None:
-        """`lied_about`: transactional ids about which a coordinator has answered wrongly."""
+        self, network: Network, trace: Trace, books: Books, lied_about: Set[str], *, freshness_ms: int,
+        has_no_other_faults: bool,
+    ) -> None:  # fmt: skip
+        """`lied_about`: transactional ids about which a coordinator has answered wrongly. `has_no_other_faults`: a
+        request is neither lost nor late."""
         self._books = books
         self._lied_about = lied_about
         self.network = network
@@ -96,6 +103,9 @@ class Leaders:
         self.trace = trace
         # Metadata as old as this is not asked for again.
         self._freshness_ms = freshness_ms
+        self._has_no_other_faults = has_no_other_faults
+        # By host and claim: when a transaction times out whose commit waits in time for a leader.
+        self._times_out_ms: dict[tuple[str, str, int], int] = {}
         self.in_doubt: set[int] = set()
         self.manifests_in_doubt: set[int] = set()
         self._forgotten: list[Forgotten] = []
@@ -149,6 +159,21 @@ class Leaders:
                 self.core.cluster.bring_online(name, partition.index)
         self.core.cluster.end_outdated_views()
 
+    def check_wait(self, host: str, ask: Ask) -> None:
+        """A commit was not sent, since a partition has no leader."""
+        if ask.api is not END_TXN or not ask.body["committed"]:
+            return
+        now_ms, name, epoch = self.network.loop.now_ms, ask.body["transactional_id"], ask.body["producer_epoch"]
+        waiting = host, name, epoch
+        known = self.core.coordinator.transactions.get(name)
+        if waiting not in self._times_out_ms and known is not None and known.record.producer_epoch == epoch:
+            times_out_ms = known.record.start_ms + known.record.timeout_ms
+            if known.record.state is CoordinatorState.ONGOING and now_ms + IN_TIME_MS <= times_out_ms:
+                self._times_out_ms[waiting] = times_out_ms
+                self.trace.count("decided transaction waits for a leader in time")
+        if self._has_no_other_faults and now_ms > self._times_out_ms.get(waiting, now_ms) + OVERDUE_MS:
+            raise Violation("I26", f"{host} waits for a leader while {name} is decided and times out")
+
     # ---- what clients know ----
 
     def _handle(self, call: Call) -> None:
@@ -201,11 +226,11 @@ class Leaders:
             if has_just_answered or _is_told_of_a_leader(told, since_ms):
                 found[partition] = AFTER_THE_CHECK
             elif is_commit:
-                found[partition] = _excuse_of_driver(host)
+                found[partition] = _excuse_of_driver(host, transactional_id)
             else:
                 found[partition] = None
-            if found[partition] == DEADLINE:
-                self.trace.count("EndTxn sent without a leader at the deadline")
+            if found[partition] in (DEADLINE, LAST_CALL):
+                self.trace.count(f"EndTxn sent without a leader at the {found[partition]}")
         return Excuse(host.name, found)
 
     # ---- markers ----
@@ -334,6 +359,14 @@ def _is_told_of_a_leader(told: Sequence[tuple[int, bool, int]], since_ms: int) -
     return any(at_ms >= since_ms and (is_led or (is_led_now and epoch < newest_epoch)) for at_ms, is_led, epoch in told)
 
 
-def _excuse_of_driver(host: DriverHost) -> str | None:
-    step = None if host.machine is None else host.machine._current
-    return DEADLINE if isinstance(step, CommitTransactions) and step._stops_retrying else None
+def _excuse_of_driver(host: DriverHost, transactional_id: str) -> str | None:
+    machine = host.machine
+    step = None if machine is None else machine._current
+    if machine is None or not isinstance(step, CommitTransactions):
+        return None
+    one = next(each for each in step._decided if each.transaction.transactional_id == transactional_id)
+    last_call_ms = step._last_call_ms(one)
+    if last_call_ms is not None and host.loop.now_ms >= last_call_ms:
+        return LAST_CALL
+    is_help = machine._record is not None and machine._is_of_others(machine._record)
+    return DEADLINE if step._stops_retrying and not is_help else None

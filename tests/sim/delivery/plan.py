@@ -13,6 +13,7 @@ from kafka_sink.options import ProducerOptions
 from tests.sim.delivery.breakers import (
     CANCELLED,
     COMMAND,
+    LATE_LEADERS,
     LOST_TAILS,
     REPLAY_MISMATCH,
     UNNAMED,
@@ -79,6 +80,8 @@ CLOSES_LATER_SHARE = 0.7
 LATE_SHARE = 0.3
 # Commands that abort without another fault, beside a query that has something to do: no time-out hides what they do.
 COMMANDS_ALONE_SHARE, BATCHES_BESIDE_COMMANDS = 0.6, 12
+# Leaders that stay away, without another fault: nothing else may keep the driver from its request in time.
+LATE_LEADERS_ALONE_SHARE = 0.6
 # A task must have several batches in one partition for its last rows to be lost alone.
 ROWS_BESIDE_LOSSES = 4
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
@@ -163,6 +166,10 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     if COMMAND in breakers and dice["commands"].random() < COMMANDS_ALONE_SHARE:
         faults, leaderless, batches = [], [], BATCHES_BESIDE_COMMANDS
         options = replace(options, transaction_timeout_ms=max(15_000, options.transaction_timeout_ms))
+    if LATE_LEADERS in breakers and dice["late leaders"].random() < LATE_LEADERS_ALONE_SHARE:
+        faults, leaderless, patience_ms, busy_ms = [], [], PATIENT_MS, max(busy_ms, 10_000)
+        # Help for other writes has five seconds, and must not be saved by a time-out; any other wait must reach it.
+        options = replace(options, transaction_timeout_ms=15_000 if kind == UNNAMED else 4_000)
     if CANCELLED in breakers:
         # Nothing may hide a transaction that begins too late: no other fault, no time-out.
         faults, leaderless, patience_ms = [], [], 120_000

@@ -80,6 +80,7 @@ class Query:
         self.fence_at: Moment | None = None
         self.leader_lost_at: Moment | None = None
         self.leader_lost_ms = 0
+        self.leader_away_at: Moment | None = None
         self.crashes_before_spark_commits = False
         self.cancels_next_job = False
         self.downtime_ms = 0
@@ -265,6 +266,7 @@ class Query:
 
     def forget_accidents(self) -> None:
         self.crash_at = self.pause_at = self.cut_at = self.leader_lost_at = self.fence_at = None
+        self.leader_away_at = None
         self.crashes_before_spark_commits = self.cancels_next_job = False
         self.downtime_ms = 0
 
@@ -302,6 +304,11 @@ class Query:
             self.stage.count("fault crash_in_commit")
             if not self._loses_process():
                 self.stage.count(f"driver crashed while {phase.value}")
+                self.crash(is_silent=self._pick.random() < 0.5)
+
+        if self.leader_away_at is not None and self.leader_away_at.is_now(phase):
+            self.leader_away_at = None
+            if self.stage.lose_leader_for_long(self._pick) and not self._loses_process():
                 self.crash(is_silent=self._pick.random() < 0.5)
 
     def _loses_process(self) -> bool:

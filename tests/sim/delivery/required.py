@@ -14,6 +14,7 @@ from tests.sim.delivery.breakers import (
     FENCED_READS,
     FOREIGN,
     FROZEN,
+    LATE_LEADERS,
     LOST_MARKERS,
     LOST_TAILS,
     MOVED,
@@ -53,6 +54,7 @@ SET_BACK_BY = ("0", "1", "2", "3 or more")
 ROWS = ("the same rows", "other rows")
 LEADERS = (
     *(f"marker dropped: {cause}" for cause in CAUSES), "EndTxn sent without a leader at the deadline",
+    "EndTxn sent without a leader at the last call",
     "leader wait before a decision", "leader wait: commit transaction", "leader wait: abort transaction",
     "operator ended a forgotten transaction: commit", "operator ended a forgotten transaction: abort",
 )  # fmt: skip
@@ -94,6 +96,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     MOVED: ("commit: the ledger has another name for the query",),
     LOST_TAILS: ("commit: acknowledged rows are lost",),
     FROZEN: ("what refuses a batch is asked for again",),
+    LATE_LEADERS: ("decided transaction waits for a leader in time",),
     FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

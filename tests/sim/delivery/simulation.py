@@ -261,6 +261,9 @@ class DeliverySimulation(Course[Plan]):
             if query.leader_lost_at is None or pick.random() < 0.1:
                 query.leader_lost_at, query.leader_lost_ms = Moment(pick, LEADER_PHASES), length_ms
             return False
+        elif kind == "leader_away":
+            query.leader_away_at = query.leader_away_at or Moment(pick, (Phase.COMMITTING,))
+            return False
         elif kind == "fence_in_read":
             # There is something to abort if a driver dies with an open record, or is fenced before its claim.
             query.crash_at = query.crash_at or Moment(pick, (Phase.DECIDING,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 from kafka_sink.commit.identity import sink_id_of_query
@@ -13,7 +14,7 @@ from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import DeliverySettings, OnMismatch
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Books
-from tests.sim.delivery.breakers import POOL, PROCESSES, UNNAMED
+from tests.sim.delivery.breakers import FAULTS_OF, LATE_LEADERS, POOL, PROCESSES, UNNAMED
 from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.commands import Commands
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tests.sim.delivery.query import Query
 
 QUERY_ID, OTHER_QUERY_ID = "query", "other"
+# A leader that stays away does so for longer than transactions live.
+LONGER_MS = 3_000
 
 
 class Stage:
@@ -52,8 +55,9 @@ class Stage:
         self.books = Books()
         self.assumptions = Assumptions(network.core, trace)
         self.leaders = Leaders(
-            network, trace, self.books, self.assumptions.lied_about, freshness_ms=plan.options.retry_backoff_ms
-        )
+            network, trace, self.books, self.assumptions.lied_about, freshness_ms=plan.options.retry_backoff_ms,
+            has_no_other_faults={event.kind for event in plan.faults} <= {FAULTS_OF[LATE_LEADERS]},
+        )  # fmt: skip
         self.operators = Operators(network, trace, self.books, plan.transaction_version)
         self.lost_tails = LostTails(network, trace, self.books)
         self.frozen_brokers = FrozenBrokers(network, trace, self.assumptions)
@@ -98,6 +102,12 @@ class Stage:
         self.foreign_records.repair()
         self.network.route(self.network.core.tick(self.loop.now_ms))
 
+    def lose_leader_for_long(self, pick: Random) -> bool:
+        is_lost = self.leaders.lose(pick, self.plan.options.transaction_timeout_ms + LONGER_MS)
+        if is_lost:
+            self.count("fault leader_away")
+        return is_lost
+
     def fence_drivers(self) -> None:
         if not self.is_healed:
             self.network.core.cluster.topics[LEDGER].partitions[0].log.roll()
@@ -132,9 +142,11 @@ class Stage:
         for direction, armed in waiting:
             self.arm(name, direction, armed)
         jitter = self.dice["jitter of drivers"].random
-        return DriverHost(
+        host = DriverHost(
             name, self.plan.options, loop=self.loop, network=self.network, trace=self.trace, jitter=jitter
         )
+        host.on_leaderless = self.leaders.check_wait
+        return host
 
     def executor_for(self, query: str, transactional_id: str) -> Executor:
         """An idle executor of the same application, or a new one."""

@@ -294,7 +294,7 @@ def test_a_transaction_that_its_coordinator_has_forgotten_while_it_is_open_names
         del bench.broker.transactions[receipt.transaction.transactional_id]
     found = bench.run(DriverOperation.FINISH, session=bench.session(SECOND))
     assert isinstance(found.error, CommitPending)
-    assert "t-9 shows it open, and its coordinator does not know it" in str(found.error)
+    assert "t-9 shows it open, and its coordinator does not commit it" in str(found.error)
     assert "Readers stop at an offset" in str(found.error)
 
 

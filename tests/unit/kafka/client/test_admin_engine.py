@@ -555,6 +555,7 @@ def test_a_login_that_one_broker_alone_refuses_ends_no_question_to_the_others() 
     refuse_logins(driver, 2)
     refused = driver.reply_to(driver.ask(Coordinator("c"), END_TXN, END_BODY))
     assert refused.kind is ReplyKind.REFUSED and isinstance(refused.error, AuthenticationError)
+    assert not refused.ask.is_hopeless
     logins = driver.count(SASL_AUTHENTICATE)
     for _ in range(3):
         driver.sleep(10_000)
@@ -584,6 +585,8 @@ def test_a_login_that_a_second_broker_refuses_ends_all_questions() -> None:
     assert driver.count(SASL_AUTHENTICATE) == logins + 1
     driver.sleep(10 * REFUSED_BACKOFF_MS)
     assert end(driver, "c") is ReplyKind.REFUSED and driver.count(SASL_AUTHENTICATE) == logins + 1
+    hopeless = driver.ask(Coordinator("c"), END_TXN, END_BODY)
+    assert driver.reply_to(hopeless).kind is ReplyKind.REFUSED and hopeless.is_hopeless
 
 
 def test_a_login_that_the_first_broker_refuses_is_tried_at_no_other() -> None:
