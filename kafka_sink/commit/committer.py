@@ -41,6 +41,7 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_re
 from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import Sweep, decided_transactions, open_transactions, sweep_rule
 from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
+from kafka_sink.commit.unmarked import UnmarkedTransactions
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.ask import Reply
@@ -278,8 +279,14 @@ class Committer:
         if record.is_of_another_cluster(self._settings.cluster_id):
             self._fail(messages.other_cluster_error(record, self._settings))
             return
-        self._move(Phase.FINISHING)
         self._record = record
+        if self._ledger is not None and self._ledger.is_unmarked(record):
+            self._move(Phase.PROVING)
+            self._current = UnmarkedTransactions(
+                self._settings, record.transactions, record.entries, self._receipts
+            ).begin(now_ms)
+            return
+        self._move(Phase.FINISHING)
         if self._is_of_others(record):
             # Help must not keep this write waiting.
             self._help_until_ms = self._help_until_ms or now_ms + self._settings.sweep_ms
@@ -292,6 +299,26 @@ class Committer:
             is_help=self._is_of_others(record), host_ahead_ms=self._job.wall_ms - self._started_ms,
         ).begin(now_ms)  # fmt: skip
 
+    def _on_proven(self, now_ms: int, step: UnmarkedTransactions) -> None:
+        assert self._record is not None
+        record, outcomes = self._record, step.outcomes
+        if step.may_be_decided:
+            self._move(Phase.FINISHING)
+            self._end_transactions(now_ms, record)
+        elif step.is_dropped:
+            self._drop_unmarked(now_ms, record)
+        elif None in outcomes:
+            self._fail(messages.unproven_error(self._settings.commands, self._batch, record, step.reason))
+        else:
+            self._close(now_ms, record, outcomes)
+
+    def _drop_unmarked(self, now_ms: int, record: LedgerRecord) -> None:
+        """It was never decided, or nothing of it is visible and its commit has not returned."""
+        assert self._ledger is not None
+        self._notes.append(messages.dropped_intent_text(record))
+        self._ledger = self._ledger.without_unmarked(record)
+        self._judge(now_ms)
+
     def _on_finished(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None and self._ledger is not None
         record, outcomes = self._record, step.outcomes
@@ -303,9 +330,7 @@ class Committer:
             self._leave_to_others(now_ms, record, "" if is_done or step.is_forbidden else step.reason)
             return
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
-            # It was never decided: the transactions of a decision are retried until at least one of them is committed.
-            self._ledger = self._ledger.without_unmarked(record)
-            self._judge(now_ms)
+            self._drop_unmarked(now_ms, record)
             return
         if None in outcomes:
             if self._job.key in (None, record.key):
@@ -313,7 +338,14 @@ class Committer:
             else:
                 self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, step.reason))
             return
+        self._close(now_ms, record, outcomes)
+
+    def _close(self, now_ms: int, record: LedgerRecord, outcomes: list[TransactionOutcome | None]) -> None:
+        assert self._ledger is not None
         closing, self._outcomes = record.with_outcomes(outcomes, self._job.wall_ms), outcomes
+        if not closing.outcomes and self._is_of_this_commit(record):
+            # Its decision was made by this operation, or by nobody before it.
+            self._has_decided = self._has_committed = True
         if self._session.identity is not None:
             self._write(now_ms, Phase.CLOSING, closing)
             return
@@ -324,6 +356,11 @@ class Committer:
             return
         self._intended = CommitResult(Conclusion.RECOVERED)
         self._judge(now_ms)
+
+    def _is_of_this_commit(self, record: LedgerRecord) -> bool:
+        """The decision is about the transactions at hand. Another write of the same batch has others."""
+        own = {one.transaction for one in self._receipts}
+        return self._job.operation is DriverOperation.COMMIT and own == set(record.transactions)
 
     def _is_of_others(self, record: LedgerRecord) -> bool:
         return self._ledger is not None and record in self._ledger.others
@@ -470,7 +507,8 @@ class Committer:
         elif self._session.identity is not None:
             self._write(now_ms, Phase.RECORDING, closing)
         else:
-            self._fail_after_decision("the driver's epoch is unknown since the decision was written")
+            # The answer to the decision was lost, and another driver has fenced this one since. It may have closed it.
+            self._look_again(now_ms)
 
     # ---- C5 ----
 
@@ -584,6 +622,7 @@ PHASES: dict[Phase, PhaseRow] = {
     Phase.FENCING: PhaseRow(Committer._on_fenced, Committer._late_before_decision, Committer._fence),
     Phase.CLAIMING: PhaseRow(Committer._on_claimed, Committer._late_before_decision),
     Phase.READING: PhaseRow(Committer._on_read, Committer._late_before_decision, Committer._read),
+    Phase.PROVING: PhaseRow(Committer._on_proven, Committer._late_commit),
     Phase.FINISHING: PhaseRow(Committer._on_finished, Committer._late_commit, Committer._finish),
     Phase.CLOSING: PhaseRow(Committer._on_closed, Committer._late_write),
     Phase.CHECKING: PhaseRow(Committer._on_checked, Committer._late_before_decision, Committer._check),

@@ -18,14 +18,15 @@ A record without a marker below the last stable offset has ended. The cleaner ke
 records of the transaction, so the record was committed: but only if the marker was looked for wherever it can be. The
 answer that tells the offset may end long before it (a segment ends, or the answer is full), and the marker may lie even
 above it, as other transactions are open. So the end of the log is requested after the last stable offset was told, and
-the record is believed when everything up to that end has been read.
+the record is believed when everything up to that end has been read. An intent is doubted even so, like the ones below:
+if its abort marker was lost, the end of a later transaction of its driver has ended it for the leader.
 
 A fence ends every transaction of earlier drivers. If a record written before the fence still has no marker below the
 claim that follows, the marker was lost with its only replica (KAFKA-20734), and whether the record was committed is
-unknown. An intent is then treated as decided, because the opposite could duplicate its rows. How a decision ended
-(done, stuck) is true whether or not its record was committed. An operator's choice is not assumed: it must be made
-again. `Committer` makes sure that there was such a fence (an open record could still be aborted, and the ledger would
-not contain what was believed), and checks the outcome of the intent's transactions.
+unknown. An intent may then be decided or not: what has become of its transactions tells (unmarked.py). How a decision
+ended (done, stuck) is true whether or not its record was committed. An operator's choice is not assumed: it must be
+made again. `Committer` makes sure that there was such a fence: an open record could still be aborted, and the ledger
+would not contain what was believed.
 
 An example, with one ledger key:
 
@@ -174,6 +175,9 @@ class LedgerRead(CommitStep):
         self.batch_count = 0
         # By ledger key: the newest record so far.
         self._newest: dict[str, Found] = {}
+        # The same without records that have ended without a marker, and the offsets of those.
+        self._marked: dict[str, Found] = {}
+        self._without_marker: set[int] = set()
         # By ledger key: the highest record of an earlier batch than the newest one.
         self._copied: dict[str, Found] = {}
         # By ledger key: later records without a marker, if this read has no claim.
@@ -394,8 +398,10 @@ class LedgerRead(CommitStep):
 
     def _conclude(self) -> None:
         waiting = [each for listed in self._waiting.values() for each in listed]
+        self._marked = dict(self._newest)
         for ledger_key, found in waiting:
             if found.offset < self._ended_offset:
+                self._without_marker.add(found.offset)
                 self._keep(ledger_key, found)
         unmarked: dict[str, list[Found]] = {}
         later = unmarked if self._claim_offset is not None else self._unbelieved
@@ -444,7 +450,8 @@ class LedgerRead(CommitStep):
         ended = self._ended_keys() if self._is_of_name else ()
         newest = {key: self._decode(key, one) for key, one in found.items() if key not in ended}
         settled = dict(newest)
-        doubtful = self._believe_unmarked(unmarked, newest, settled)
+        doubtful = self._doubt_ended(found, newest, settled)
+        doubtful |= self._believe_unmarked(unmarked, newest, settled)
         self._note_copies(newest)
         older_key = self._older_key(newest)
         if older_key is None:
@@ -474,6 +481,20 @@ class LedgerRead(CommitStep):
                 record = decode_record(copied.value)
                 self._notes.append(messages.copied_late_text(self.settings.ledger_topic, newest[key], record))
 
+    def _doubt_ended(
+        self, found: Newest, newest: Mapping[str, LedgerRecord], settled: dict[str, LedgerRecord]
+    ) -> set[str]:
+        """The keys whose record has ended without a marker and is an intent. Out of `settled` it is taken."""
+        doubtful = {
+            key for key, record in newest.items()
+            if found[key].offset in self._without_marker and record.kind is Kind.INTENT
+        }  # fmt: skip
+        for key in doubtful:
+            del settled[key]
+            if key in self._marked and self._marked[key].value != ERASED:
+                settled[key] = self._decode(key, self._marked[key])
+        return doubtful
+
     def _believe_unmarked(
         self, unmarked: Unmarked, newest: dict[str, LedgerRecord], settled: dict[str, LedgerRecord]
     ) -> set[str]:
@@ -500,10 +521,11 @@ class LedgerRead(CommitStep):
                 yield label
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
-        """Open decisions of batch writes without a label. One that cannot be read stops no other write."""
+        """Open decisions of batch writes without a label. One that cannot be read stops no other write, and one that
+        may be undecided is left to its own driver."""
         ended = self._ended_keys()
         for key, one in sorted(found.items()):
-            if is_nameless(key) and key not in ended:
+            if is_nameless(key) and key not in ended and one.offset not in self._without_marker:
                 with suppress(RemoteProtocolError):
                     record = self._decode(key, one)
                     if record.kind is Kind.INTENT:

@@ -299,6 +299,27 @@ def other_pending_error(
     return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
 
 
+def unproven_error(commands: CommandTexts, batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
+    """`record`: an intent whose marker is lost, perhaps of an earlier batch than the one at hand, if any is."""
+    why = f"the end of its record in the ledger is lost, and not all of its transactions tell: {reason}"
+    if batch.key in (UNNAMED_BATCH, record.key):
+        return in_doubt_error(commands, record, why)
+    text = (
+        f"{_of_record(record)}: whether it was decided is not known yet: {why}. Until it is, {_batch(batch)} cannot be "
+        f"committed; nothing of it is visible and it may run again. {_who_finds_out(commands, record)}{commands.hint}"
+    )
+    return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
+
+
+def dropped_intent_text(record: LedgerRecord) -> str:
+    """Of an intent whose marker is lost. If it was decided, its commit has not said that it was delivered."""
+    again = "The query runs it again" if record.key.query_id else "It may be written again"
+    return (
+        f"{_of_record(record)} was not committed: its transactions are aborted, and nothing of it is visible. The end "
+        f"of its record in the ledger is lost, so a commit of it may have called it decided. {again}"
+    )
+
+
 def not_closed_error(commands: CommandTexts, batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
     """`record`: of a decision that was found, perhaps of an earlier batch than the one at hand, if any is."""
     if batch.key in (UNNAMED_BATCH, record.key):

@@ -4,6 +4,7 @@
   FENCING     C1: InitProducerId on the driver's id
   CLAIMING    C1: a record of this driver in the ledger, which proves where the ledger ends
   READING     C1: the ledger, to the claim; without fencing, to the high watermark
+  PROVING     an intent without a marker found there: how its transactions stand. Commits none
   FINISHING   an open decision found there: EndTxn(commit) of all its transactions
   CLOSING     its done record, or its stuck record
   CHECKING    C2: is every transaction of this batch open, ours, and in time; has every partition of it a leader
@@ -33,6 +34,7 @@ class Phase(Enum):
     FENCING = "fencing"
     CLAIMING = "claiming"
     READING = "reading"
+    PROVING = "proving"
     FINISHING = "finishing"
     CLOSING = "closing"
     CHECKING = "checking"
@@ -48,6 +50,7 @@ class Phase(Enum):
 # What may follow once the ledger is known.
 _JUDGED = (
     Phase.FENCING,
+    Phase.PROVING,
     Phase.FINISHING,
     Phase.CHECKING,
     Phase.RECORDING,
@@ -61,13 +64,15 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.FENCING: (Phase.CLAIMING, Phase.CHECKING, Phase.ENDED),
     Phase.CLAIMING: (Phase.READING, Phase.ENDED),
     Phase.READING: _JUDGED,
-    # Judged again if an intent without a marker turned out to be undecided.
+    # Judged again if the intent was dropped.
+    Phase.PROVING: (Phase.CLOSING, *_JUDGED),
     Phase.FINISHING: (Phase.CLOSING, *_JUDGED),
     Phase.CLOSING: (Phase.READING, *_JUDGED),
     Phase.CHECKING: (Phase.DECIDING, Phase.DISCARDING),
     Phase.DECIDING: (Phase.COMMITTING, Phase.READING, Phase.ENDED),
-    # Without RECORDING if the record that closes the decision is written after the result.
-    Phase.COMMITTING: (Phase.RECORDING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
+    # Without RECORDING if the record that closes the decision is written after the result. READING if the epoch for
+    # that record is not known.
+    Phase.COMMITTING: (Phase.RECORDING, Phase.READING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
     Phase.RECORDING: (Phase.READING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
     Phase.VERIFYING: (Phase.SWEEPING,),
     Phase.DISCARDING: (Phase.SWEEPING, Phase.ENDED),

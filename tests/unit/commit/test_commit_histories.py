@@ -80,12 +80,12 @@ c3 a permission that is lost for a moment after an unknown answer is waited for
     gets:"end ledger transaction",after,53,31 commit:0=delivered visible=1,1 ledger=done
 
 c3 fenced after an unknown answer asks the log whether the decision was made and it was
-    fenced:"end ledger transaction",1 gets:"end ledger transaction",after commit:0=pending visible=1,1
-    times:"ask what readers see"=1
+    fenced:"end ledger transaction",1 gets:"end ledger transaction",after commit:0=delivered visible=1,1
+    times:"ask what readers see"=1 times:"fence older drivers"=2 ledger=done
 
 c3 fenced after an unknown answer asks the log again when a quota is used up
     fenced:"end ledger transaction",1 gets:"end ledger transaction",after gets:"ask what readers see",89,89
-    commit:0=pending visible=1,1 times:"ask what readers see"=3
+    commit:0=delivered visible=1,1 times:"ask what readers see"=3 ledger=done
 
 c3 fenced after an unknown answer asks the log and decides once more as it was not and nobody has claimed
     fenced:"end ledger transaction",1 gets:"end ledger transaction",lost commit:0=delivered
@@ -309,8 +309,15 @@ an intent without a marker of which nothing can be committed was never decided
     commit/2:0=delivered visible=1,1
 
 an intent without a marker that is visible in part is lost and says so
-    gets:"commit transaction",lost* commit:0=pending unmark timeout:0 settle
+    gets:"commit transaction",-,lost* commit:0=pending unmark timeout:0,1 settle
     commit/2:0=lost says:"1 of 2 are committed"
+
+an intent without a marker of which one transaction is committed is finished
+    gets:"commit transaction",-,lost* commit:0=pending unmark commit/2:0=already visible=1,1 ledger=done
+
+an intent without a marker is dropped if one transaction has timed out and none is committed
+    gets:"commit transaction",lost* commit:0=pending unmark timeout:0 settle
+    commit/2:0=delivered visible=1,1 says:"nothing of it is visible"
 
 how a decision ended is believed without a marker or the intent below it would count as never decided
     gets:"commit transaction",lost* commit:0=pending unmark commit/2:0=already unmark commit/3:0=already visible=1,1
