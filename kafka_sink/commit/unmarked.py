@@ -105,6 +105,7 @@ class UnmarkedTransactions(CommitTransactions):
 
     def _on_described(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         one = self._decided[ask.number]
+        one.is_described = True
         for state in body["transaction_states"]:
             if self.repeat_if_meant(now_ms, ask, state["error_code"]):
                 return
@@ -121,9 +122,11 @@ class UnmarkedTransactions(CommitTransactions):
 
     def _go_on_to_end(self, now_ms: int, ask: Ask) -> None:
         """These brokers, or this one, do not describe transactions."""
-        self._untold.add(ask.number)
+        one = self._decided[ask.number]
+        one.is_described = True
+        self._untold.add(one.number)
         self.asks.drop(ask)
-        self._ask_verdict(now_ms, self._decided[ask.number])
+        self._ask_verdict(now_ms, one)
 
     def _ask_end(self, now_ms: int, one: DecidedTransaction, *, are_leaders_known: bool) -> Ask:
         """Its log shows it open. Where a decided one would be ended, its coordinator is asked once more."""

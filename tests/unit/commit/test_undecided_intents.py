@@ -270,6 +270,20 @@ def test_what_may_not_be_aborted_is_left_to_the_next_start(bench: Bench) -> None
     assert bench.seen() == [1, 1]
 
 
+def test_an_abort_waits_for_a_leader_without_asking_the_coordinator_each_time(bench: Bench) -> None:
+    session = delivered_before(bench)
+    refused = bench.receipts(1)
+    die_with_a_draft(bench, refused, session)
+    bench.time_out(refused[0])
+    bench.settle()
+    bench.asked.clear()
+    lose_leader(bench, 1, back_after_ms=bench.now_ms + 30_000)
+    verdict = bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    assert bench.purposes().count(PARTITIONS) <= 3
+    assert 1 < bench.purposes().count(ABORT) < 200
+
+
 # ---- the driver that has written it is alive ----
 
 
