@@ -5,6 +5,7 @@ be requested earlier than it has to be.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -230,6 +231,23 @@ def test_an_answer_that_names_the_partitions_when_the_time_of_help_is_up_commits
     assert helped.error is None and "t-0 has no leader now" in helped.notes[0]
     bench.settle()
     assert [bench.state_of(receipt) for receipt in receipts] == [ONGOING, "CompleteCommit"]
+
+
+def test_what_help_asks_for_when_its_time_is_up_commits_where_there_are_leaders(bench: Bench) -> None:
+    """The first answer has taken all of it."""
+    bench.settings = replace(bench.settings, parallel_requests=1)
+    receipts = decide_theirs(bench)
+    bench.broker.leaderless = {("t", 1)}
+
+    def late(ask: Ask) -> None:
+        if ask.purpose == PARTITIONS:
+            bench.now_ms += bench.settings.sweep_ms
+
+    bench.before = late
+    helped = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND))
+    assert helped.error is None and "is decided and not finished" in helped.notes[0]
+    bench.settle()
+    assert [bench.state_of(receipt) for receipt in receipts] == ["CompleteCommit", ONGOING]
 
 
 def test_help_commits_without_a_leader_what_would_time_out(bench: Bench) -> None:
