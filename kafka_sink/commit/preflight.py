@@ -234,7 +234,7 @@ class Preflight(DescribeTransactions):
     def _doubt_coordinators(self) -> None:
         """Asks again about the transactions for which their coordinators' answers refuse the batch."""
         refused = [(one, problem) for one, receipt in self._checked if (problem := self._told_problem(one, receipt))]
-        if self._may_look_again(DESCRIBE, [problem for _, problem in refused]):
+        if self._begin_look(DESCRIBE, [problem for _, problem in refused]):
             for one, _ in refused:
                 self._missing[one.transactional_id] = None
                 self.found.pop(one.transactional_id, None)
@@ -242,10 +242,11 @@ class Preflight(DescribeTransactions):
     def _doubt_leaders(self) -> None:
         """The same of partitions and their leaders."""
         closed = [(receipt, problem) for _, receipt in self._checked if (problem := self._closed_problem(receipt))]
-        if self._may_look_again(OPEN_PARTS, [problem for _, problem in closed]):
+        if self._begin_look(OPEN_PARTS, [problem for _, problem in closed]):
             self.open_parts.ask_again({(one.topic, one.partition) for receipt, _ in closed for one in receipt.written})
 
-    def _may_look_again(self, purpose: str, problems: Sequence[str]) -> bool:
+    def _begin_look(self, purpose: str, problems: Sequence[str]) -> bool:
+        """False: nothing refuses the batch, or it was asked for often enough."""
         self._suspicions.pop(purpose, None)
         if not problems or not self._looks_left[purpose]:
             return False
@@ -297,6 +298,7 @@ class Preflight(DescribeTransactions):
             self.limit_ms = left_ms - self.settings.margin_ms
 
     def on_unsupported(self, now_ms: int, reply: Reply) -> None:
+        self._suspicions.pop(reply.ask.purpose, None)
         if reply.ask.purpose == OPEN_PARTS:
             self.asks.drop(reply.ask)
             self.open_parts.give_up(NOT_SPOKEN)
