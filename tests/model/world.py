@@ -41,7 +41,7 @@ from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.support import tiny_broker
 from tests.support.closing import Closing
-from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
+from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
@@ -68,7 +68,7 @@ class Budget(NamedTuple):
     seconds: int = 0  # second drivers
     # Requests about the ledger answered by a former leader, from any earlier state of its log.
     outdated: int = 0
-    # Lost commit markers of the driver's own transactions.
+    # Lost markers of the driver's own transactions: of commits and of aborts.
     markers: int = 0
     # How often a commit runs in the other process of its run, with the session that is cached there.
     processes: int = 0
@@ -166,13 +166,16 @@ class World:
         drivers: int = 1,
         has_labels: bool = False,
         closes_later: bool = False,
+        has_drafts: bool = False,
     ) -> None:
         """`has_labels`: each driver writes one labelled batch of its own, under one sink id. `closes_later`: processes
-        write the record that closes a decision after their commit."""
+        write the record that closes a decision after their commit. `has_drafts`: the intent of each batch is appended
+        while it is checked, also that of the first one of a run."""
         self.transaction_version = transaction_version
         self.batches = batches
         self.has_labels = has_labels
         self.closes_later = closes_later
+        self.age_max_ms = None if has_drafts else 0
         # The claim of a crashed run may still arrive.
         self._has_rivals = (0 if has_labels else budget.seconds) + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
@@ -256,7 +259,7 @@ class World:
                 if known[2] in COMPLETE:
                     broker.complete(name)
                     found.append((f"markers of {name}", "", self._broker_number(broker.state())))
-                    if known[2] == PREPARE[True] and parse_task_identity(name) is None:
+                    if parse_task_identity(name) is None:
                         broker = self._opened(number)
                         broker.complete(name, is_lost=True)
                         found.append((f"markers of {name} are lost", "markers", self._broker_number(broker.state())))
@@ -480,7 +483,7 @@ class World:
             session = DriverSession(SINK, run, code=self.settings.line_of(SINK, self._key(driver)).code)
         key = None if operation is DriverOperation.RECOVER else self._key(driver)
         receipts = [self._receipt(driver, receipt) for receipt in driver.receipts]
-        job = Job(operation, key, receipts, may_close_later=self.closes_later, age_max_ms=0)
+        job = Job(operation, key, receipts, may_close_later=self.closes_later, age_max_ms=self.age_max_ms)
         committer = Committer(self.settings, session, job, 0)
         number = self._interned(Machine(committer, session))
         moved = driver._replace(stage="operation", operation=operation.value, machine=number, out=())
