@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.commit.commit_step import CommitStep, Progress, SingleStep
 from kafka_sink.commit.committer import Committer
-from kafka_sink.commit.end_txn import COMMIT
+from kafka_sink.commit.end_txn import ABORT, COMMIT
 from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.listing import LIST
@@ -127,6 +127,8 @@ class WorldState(NamedTuple):
     orphans: tuple[int, ...]
     budget: Budget
     turn: int = 0
+    # A request to abort, of a driver that had refused its batch and died, was carried out late (`has_drafts`).
+    has_late_abort: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +221,13 @@ class World:
             rest = list(state.orphans)
             rest.remove(request)
             _, broker = self._answered(state.broker, request)
-            found.append(
-                (f"late {self._title(request)}", self._checked(state._replace(broker=broker, orphans=tuple(rest))))
+            is_abort = self._requests[request].purpose == ABORT and broker != state.broker
+            late = state._replace(
+                broker=broker,
+                orphans=tuple(rest),
+                has_late_abort=state.has_late_abort or (self.age_max_ms is None and is_abort),
             )
+            found.append((f"late {self._title(request)}", self._checked(late)))
         return found + self._broker_actions(state)
 
     def _turned(self, state: WorldState, driver: Driver) -> WorldState | None:
@@ -553,8 +559,14 @@ class World:
         return self._unexplained(state, is_lost=is_lost)
 
     def _unexplained(self, state: WorldState, *, is_lost: bool) -> Violation | None:
+        """An intent without a marker whose transactions are all open may be decided, so it is committed. If it was
+        refused, a late request to abort may then meet one of them: nothing bounds its time."""
         untouched, now = self.initial.budget, state.budget
-        if is_lost and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators):
+        if (
+            is_lost
+            and not state.has_late_abort
+            and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators)
+        ):
             return Violation("a loss was reported, but nobody has aborted a transaction")
         return None
 
