@@ -22,6 +22,7 @@ from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, BatchSummary
 from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import SweepRule
 from kafka_sink.commit.time_left import Described, TimeLeft
+from kafka_sink.commit.unmarked import UnmarkedTransactions
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
 from tests.sim.delivery import closings, query
 
@@ -267,6 +268,15 @@ def unmarked_intent_ignored(patch: pytest.MonkeyPatch) -> None:
         on_newest(self, found, {})
 
     patch.setattr(LedgerRead, "_on_newest", changed)
+
+
+def unmarked_intent_believed(patch: pytest.MonkeyPatch) -> None:
+    """an intent without a marker counts as decided, whatever has become of its transactions"""
+
+    def changed(self: UnmarkedTransactions, _now_ms: int) -> None:
+        self._open.update(one.number for one in self._decided)
+
+    patch.setattr(UnmarkedTransactions, "ask_first", changed)
 
 
 def open_intent_believed(patch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ class Search:
     batches: int = 1
     states_max: int = 50_000
     has_labels: bool = False
+    has_drafts: bool = False
     # Other tests find the mistake in every run, and this search takes as long as all others together.
     is_slow: bool = False
 
@@ -102,6 +103,11 @@ MISTAKES = (
     Mistake(deciding.delivered_batch_delivered_again, seeds(5)),
     Mistake(deciding.set_back_is_not_noticed, seeds(20, SET_BACK)),
     Mistake(deciding.unmarked_intent_ignored, seeds(30, LOST_MARKERS), Search(Budget(crashes=1, markers=1))),
+    # tests/unit/commit/test_undecided_intents.py finds it in every run.
+    Mistake(
+        deciding.unmarked_intent_believed,
+        search=Search(Budget(deadlines=1, crashes=1, markers=1), states_max=1_000_000, has_drafts=True, is_slow=True),
+    ),
     # tests/unit/commit/test_lost_markers.py finds it in every run.
     Mistake(
         deciding.open_intent_believed,

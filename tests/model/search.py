@@ -76,13 +76,14 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--states-max", type=int, default=10**7)
     parser.add_argument("--closes-later", action="store_true")
+    parser.add_argument("--has-drafts", action="store_true")
     for name in Budget._fields:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0)
     arguments = parser.parse_args()
     budget = Budget(*(getattr(arguments, name) for name in Budget._fields))
     world = World(
         arguments.transaction_version, budget, batches=arguments.batches, drivers=1 + budget.seconds,
-        closes_later=arguments.closes_later,
+        closes_later=arguments.closes_later, has_drafts=arguments.has_drafts,
     )  # fmt: skip
     began = time.monotonic()
     found = search(world, states_max=arguments.states_max)

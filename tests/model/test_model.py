@@ -27,10 +27,11 @@ class Bound:
     batches: int = 1
     has_labels: bool = False
     closes_later: bool = False
+    has_drafts: bool = False
 
     def __str__(self) -> str:
         spent = [f"{count} {name}" for name, count in zip(Budget._fields, self.budget, strict=True) if count]
-        more = ["closed later"] if self.closes_later else []
+        more = ["closed later"] * self.closes_later + ["drafts"] * self.has_drafts
         return ", ".join([*spent, "labels" if self.has_labels else f"{self.batches} batches", *more])
 
 
@@ -68,6 +69,8 @@ LATER_SLOW = (
 )
 SLOW = (
     Bound(Budget(crashes=1, markers=1)),
+    Bound(Budget(crashes=1, time_outs=1, markers=1)),
+    Bound(Budget(deadlines=1, crashes=1, markers=1), has_drafts=True),
     Bound(Budget(crashes=1, others=1)),
     Bound(Budget(crashes=1, outdated=2), batches=2),
     Bound(Budget(deadlines=1, restarts=1)),
@@ -117,7 +120,7 @@ def check_bound(transaction_version: int, bound: Bound, states_max: int | None =
     drivers, has_labels = 1 + bound.budget.seconds, bound.has_labels
     world = World(
         transaction_version, bound.budget, batches=bound.batches, drivers=drivers, has_labels=has_labels,
-        closes_later=bound.closes_later,
+        closes_later=bound.closes_later, has_drafts=bound.has_drafts,
     )  # fmt: skip
     found = search(world) if states_max is None else search(world, states_max=states_max)
     sys.stdout.write(
@@ -172,7 +175,7 @@ def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     assert wanted is not None
     world = World(
         wanted.transaction_version, wanted.budget, batches=wanted.batches, drivers=1 + wanted.budget.seconds,
-        has_labels=wanted.has_labels,
+        has_labels=wanted.has_labels, has_drafts=wanted.has_drafts,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         mistake.plant(patch)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from kafka_sink.commit.commit_step import CommitStep, Progress, SingleStep
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.describe_transactions import DESCRIBE
-from kafka_sink.commit.end_txn import COMMIT
+from kafka_sink.commit.end_txn import ABORT, COMMIT
 from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.listing import LIST
@@ -42,7 +42,7 @@ from kafka_sink.errors import CommitAborted, CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.support import tiny_broker
 from tests.support.closing import Closing
-from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
+from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
@@ -69,7 +69,7 @@ class Budget(NamedTuple):
     seconds: int = 0  # second drivers
     # Requests about the ledger answered by a former leader, from any earlier state of its log.
     outdated: int = 0
-    # Lost commit markers of the driver's own transactions.
+    # Lost markers of the driver's own transactions: of commits and of aborts.
     markers: int = 0
     # How often a commit runs in the other process of its run, with the session that is cached there.
     processes: int = 0
@@ -130,6 +130,8 @@ class WorldState(NamedTuple):
     orphans: tuple[int, ...]
     budget: Budget
     turn: int = 0
+    # A request to abort, of a driver that had refused its batch and died, was carried out late (`has_drafts`).
+    has_late_abort: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +171,16 @@ class World:
         drivers: int = 1,
         has_labels: bool = False,
         closes_later: bool = False,
+        has_drafts: bool = False,
     ) -> None:
         """`has_labels`: each driver writes one labelled batch of its own, under one sink id. `closes_later`: processes
-        write the record that closes a decision after their commit."""
+        write the record that closes a decision after their commit. `has_drafts`: the intent of each batch is appended
+        while it is checked, also that of the first one of a run."""
         self.transaction_version = transaction_version
         self.batches = batches
         self.has_labels = has_labels
         self.closes_later = closes_later
+        self.age_max_ms = None if has_drafts else 0
         # The claim of a crashed run may still arrive.
         self._has_rivals = (0 if has_labels else budget.seconds) + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
@@ -219,9 +224,13 @@ class World:
             rest = list(state.orphans)
             rest.remove(request)
             _, broker = self._answered(state.broker, request)
-            found.append(
-                (f"late {self._title(request)}", self._checked(state._replace(broker=broker, orphans=tuple(rest))))
+            is_abort = self._requests[request].purpose == ABORT and broker != state.broker
+            late = state._replace(
+                broker=broker,
+                orphans=tuple(rest),
+                has_late_abort=state.has_late_abort or (self.age_max_ms is None and is_abort),
             )
+            found.append((f"late {self._title(request)}", self._checked(late)))
         return found + self._broker_actions(state)
 
     def _turned(self, state: WorldState, driver: Driver) -> WorldState | None:
@@ -259,7 +268,7 @@ class World:
                 if known[2] in COMPLETE:
                     broker.complete(name)
                     found.append((f"markers of {name}", "", self._broker_number(broker.state())))
-                    if known[2] == PREPARE[True] and parse_task_identity(name) is None:
+                    if parse_task_identity(name) is None:
                         broker = self._opened(number)
                         broker.complete(name, is_lost=True)
                         found.append((f"markers of {name} are lost", "markers", self._broker_number(broker.state())))
@@ -487,7 +496,7 @@ class World:
             session = DriverSession(SINK, run, code=self.settings.line_of(SINK, self._key(driver)).code)
         key = None if operation is DriverOperation.RECOVER else self._key(driver)
         receipts = [self._receipt(driver, receipt) for receipt in driver.receipts]
-        job = Job(operation, key, receipts, may_close_later=self.closes_later, age_max_ms=0)
+        job = Job(operation, key, receipts, may_close_later=self.closes_later, age_max_ms=self.age_max_ms)
         committer = Committer(self.settings, session, job, 0)
         number = self._interned(Machine(committer, session))
         moved = driver._replace(stage="operation", operation=operation.value, machine=number, out=())
@@ -559,8 +568,14 @@ class World:
         return self._unexplained(state, is_lost=is_lost)
 
     def _unexplained(self, state: WorldState, *, is_lost: bool) -> Violation | None:
+        """An intent without a marker whose transactions are all open may be decided, so it is committed. If it was
+        refused, a late request to abort may then meet one of them: nothing bounds its time."""
         untouched, now = self.initial.budget, state.budget
-        if is_lost and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators):
+        if (
+            is_lost
+            and not state.has_late_abort
+            and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators)
+        ):
             return Violation("a loss was reported, but nobody has aborted a transaction")
         return None
 
