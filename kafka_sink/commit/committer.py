@@ -14,10 +14,9 @@ decision, finish it and record its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.commit_step import CommitStep, Progress
@@ -29,13 +28,13 @@ from kafka_sink.commit.ledger import (
     TransactionOutcome,
     batch_at_hand,
     intent_of,
-)
+)  # fmt: skip
 from kafka_sink.commit.ledger_codec import Unrecordable
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState, manifest_place
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.next_step import NextStep, first_step, is_over, may_have_been_decided, next_step
-from kafka_sink.commit.phase import TRANSITIONS, Phase
+from kafka_sink.commit.phase import TRANSITIONS, Phase, PhaseRow
 from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
 from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
@@ -218,15 +217,9 @@ class Committer:
     def _read(self, now_ms: int, _: LedgerRecord | None = None, *, claim_offset: int | None = None) -> None:
         self._move(Phase.READING)
         self._claim_offset = claim_offset
-        self._current = LedgerRead(
-            self._settings,
-            self._session.sink_id,
-            code=self._session.code,
-            named_sink_id=self._session.named_sink_id,
-            query_suffix=self._session.query_suffix,
-            claim_offset=claim_offset,
-            is_of_name=self._job.operation is DriverOperation.RECOVER,
-        ).begin(now_ms)
+        is_of_name = self._job.operation is DriverOperation.RECOVER
+        read = LedgerRead.of_session(self._settings, self._session, claim_offset=claim_offset, is_of_name=is_of_name)
+        self._current = read.begin(now_ms)
 
     def _may_look_again(self, step: LedgerWrite) -> bool:
         """The record was refused because another driver has fenced this one: another process of this run, or another
@@ -282,9 +275,8 @@ class Committer:
         self._record = record
         if self._ledger is not None and self._ledger.is_unmarked(record):
             self._move(Phase.PROVING)
-            self._current = UnmarkedTransactions(
-                self._settings, record.transactions, record.entries, self._receipts
-            ).begin(now_ms)
+            proof = UnmarkedTransactions(self._settings, record.transactions, record.entries, self._receipts)
+            self._current = proof.begin(now_ms)
             return
         self._move(Phase.FINISHING)
         if self._is_of_others(record):
@@ -333,17 +325,15 @@ class Committer:
             self._drop_unmarked(now_ms, record)
             return
         if None in outcomes:
-            if self._job.key in (None, record.key):
-                self._fail(messages.pending_error(self._settings.commands, record, outcomes, step.reason))
-            else:
-                self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, step.reason))
+            self._fail(messages.unfinished_error(self._settings.commands, self._batch, record, outcomes, step.reason))
             return
         self._close(now_ms, record, outcomes)
 
     def _close(self, now_ms: int, record: LedgerRecord, outcomes: list[TransactionOutcome | None]) -> None:
         assert self._ledger is not None
         closing, self._outcomes = record.with_outcomes(outcomes, self._job.wall_ms), outcomes
-        if not closing.outcomes and self._is_of_this_commit(record):
+        is_commit = self._job.operation is DriverOperation.COMMIT
+        if is_commit and not closing.outcomes and record.is_about(self._receipts):
             # Its decision was made by this operation, or by nobody before it.
             self._has_decided = self._has_committed = True
         if self._session.identity is not None:
@@ -356,11 +346,6 @@ class Committer:
             return
         self._intended = CommitResult(Conclusion.RECOVERED)
         self._judge(now_ms)
-
-    def _is_of_this_commit(self, record: LedgerRecord) -> bool:
-        """The decision is about the transactions at hand. Another write of the same batch has others."""
-        own = {one.transaction for one in self._receipts}
-        return self._job.operation is DriverOperation.COMMIT and own == set(record.transactions)
 
     def _is_of_others(self, record: LedgerRecord) -> bool:
         return self._ledger is not None and record in self._ledger.others
@@ -491,14 +476,12 @@ class Committer:
 
     def _on_committed(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None
-        record = self._record
-        has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in step.outcomes)
         if None in step.outcomes:
-            self._fail(messages.pending_error(self._settings.commands, record, step.outcomes, step.reason))
+            self._fail(messages.pending_error(self._settings.commands, self._record, step.outcomes, step.reason))
         else:
             self._outcomes = step.outcomes
-            self._has_committed = not has_lost
-            self._record_outcome(now_ms, record)
+            self._has_committed = all(outcome is TransactionOutcome.COMMITTED for outcome in step.outcomes)
+            self._record_outcome(now_ms, self._record)
 
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
         closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
@@ -531,8 +514,6 @@ class Committer:
             self._end(Conclusion.RESOLVED)
         else:
             self._on_delivered(now_ms)
-
-    # ---- visibility to readers ----
 
     def _on_delivered(self, now_ms: int, closing: LedgerRecord | None = None) -> None:
         self._intended = CommitResult(Conclusion.DELIVERED, closing=closing)
@@ -573,14 +554,14 @@ class Committer:
         self._move(Phase.SWEEPING)
         late_ms = self._settings.late_tasks_ms if self._job.has_late_tasks else 0
         self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
-        listing = self._listing or open_transactions(self._settings, now_ms)
+        listing, self._listing = self._listing, None
         # A list that was requested while these were being committed may have them.
-        own = () if self._listing is None or self._record is None else self._record.transactions
-        self._listing = None
-        rule = sweep_rule(self._session, self._previous(), self._job)
+        own = () if listing is None or self._record is None else self._record.transactions
         self._current = Sweep(
-            self._settings, rule, listing, own=own, decided=decided_transactions(self._ledger), late_ms=late_ms
-        ).begin(now_ms)
+            self._settings, sweep_rule(self._session, self._previous(), self._job),
+            listing or open_transactions(self._settings, now_ms),
+            own=own, decided=decided_transactions(self._ledger), late_ms=late_ms,
+        ).begin(now_ms)  # fmt: skip
 
     def _on_swept(self, now_ms: int, step: Sweep) -> None:
         self._intended = replace(self._intended, swept=step.swept, is_swept=step.is_complete)
@@ -605,17 +586,6 @@ class Committer:
     def _late_courtesy(self, now_ms: int, step: CommitStep) -> None:
         self._notes.append(f"{self.phase.value} took too long and was left: {step.last_trouble or 'no answer'}")
         PHASES[self.phase].finished(self, now_ms, step)
-
-
-Handler = Callable[[Committer, int, Any], None]
-
-
-class PhaseRow(NamedTuple):
-    """`begin` is for phases that the state of the ledger can lead to; the others are begun by the one before."""
-
-    finished: Handler
-    late: Handler
-    begin: Handler | None = None
 
 
 PHASES: dict[Phase, PhaseRow] = {

@@ -89,7 +89,7 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_DAMAGED, LEDGER_UNREADABLE
 from kafka_sink.formats.records.skim import Skimmed, skim_batch
@@ -124,6 +124,15 @@ class LedgerRead(CommitStep):
     # Without a claim: wait for the markers of records that are already there.
     awaits_markers = False
     limits_keys = True
+
+    @classmethod
+    def of_session(
+        cls, settings: DeliverySettings, session: DriverSession, *, claim_offset: int | None, is_of_name: bool
+    ) -> LedgerRead:
+        return cls(
+            settings, session.sink_id, code=session.code, named_sink_id=session.named_sink_id,
+            query_suffix=session.query_suffix, claim_offset=claim_offset, is_of_name=is_of_name,
+        )  # fmt: skip
 
     def __init__(
         self,

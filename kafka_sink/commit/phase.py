@@ -25,8 +25,9 @@ prove it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Any, NamedTuple
 
 
 class Phase(Enum):
@@ -79,3 +80,15 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.SWEEPING: (Phase.ENDED,),
     Phase.ENDED: (),
 }
+
+
+Handler = Callable[[Any, int, Any], None]
+
+
+class PhaseRow(NamedTuple):
+    """What the driver does in a phase: when its step is finished, when the deadline is over, and how it begins. `begin`
+    is for phases that the state of the ledger can lead to; the others are begun by the one before."""
+
+    finished: Handler
+    late: Handler
+    begin: Handler | None = None

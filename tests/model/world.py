@@ -42,7 +42,7 @@ from kafka_sink.errors import CommitAborted, CommitLost, TransportError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.support import tiny_broker
 from tests.support.closing import Closing
-from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, TIMEOUT_MS, TinyBroker
+from tests.support.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
