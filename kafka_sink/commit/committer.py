@@ -14,10 +14,9 @@ decision, finish it and record its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.commit_step import CommitStep, Progress
@@ -35,21 +34,16 @@ from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState, manifest_place
 from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.next_step import NextStep, first_step, is_over, may_have_been_decided, next_step
-from kafka_sink.commit.phase import TRANSITIONS, Phase
+from kafka_sink.commit.phase import LOOKS_MAX, TRANSITIONS, Phase, PhaseRow
 from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
 from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import Sweep, decided_transactions, open_transactions, sweep_rule
-from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
+from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line, ledger_read
 from kafka_sink.commit.unmarked import UnmarkedTransactions
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.ask import Reply
-
-# How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
-# query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
-# answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
-LOOKS_MAX = 12
 
 
 class Committer:
@@ -218,15 +212,8 @@ class Committer:
     def _read(self, now_ms: int, _: LedgerRecord | None = None, *, claim_offset: int | None = None) -> None:
         self._move(Phase.READING)
         self._claim_offset = claim_offset
-        self._current = LedgerRead(
-            self._settings,
-            self._session.sink_id,
-            code=self._session.code,
-            named_sink_id=self._session.named_sink_id,
-            query_suffix=self._session.query_suffix,
-            claim_offset=claim_offset,
-            is_of_name=self._job.operation is DriverOperation.RECOVER,
-        ).begin(now_ms)
+        is_of_name = self._job.operation is DriverOperation.RECOVER
+        self._current = ledger_read(self._settings, self._session, claim_offset, is_of_name=is_of_name).begin(now_ms)
 
     def _may_look_again(self, step: LedgerWrite) -> bool:
         """The record was refused because another driver has fenced this one: another process of this run, or another
@@ -282,9 +269,7 @@ class Committer:
         self._record = record
         if self._ledger is not None and self._ledger.is_unmarked(record):
             self._move(Phase.PROVING)
-            self._current = UnmarkedTransactions(
-                self._settings, record.transactions, record.entries, self._receipts
-            ).begin(now_ms)
+            self._current = UnmarkedTransactions.of(self._settings, record, self._receipts).begin(now_ms)
             return
         self._move(Phase.FINISHING)
         if self._is_of_others(record):
@@ -332,17 +317,14 @@ class Committer:
             self._drop_unmarked(now_ms, record)
             return
         if None in outcomes:
-            if self._job.key in (None, record.key):
-                self._fail(messages.pending_error(self._settings.commands, record, outcomes, step.reason))
-            else:
-                self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, step.reason))
+            self._fail(messages.open_error(self._settings.commands, self._batch, record, outcomes, step.reason))
             return
         self._close(now_ms, record, outcomes)
 
     def _close(self, now_ms: int, record: LedgerRecord, outcomes: list[TransactionOutcome | None]) -> None:
         assert self._ledger is not None
         closing, self._outcomes = record.with_outcomes(outcomes, self._job.wall_ms), outcomes
-        if not closing.outcomes and self._is_of_this_commit(record):
+        if not closing.outcomes and self._job.has_decided(record):
             # Its decision was made by this operation, or by nobody before it.
             self._has_decided = self._has_committed = True
         if self._session.identity is not None:
@@ -355,11 +337,6 @@ class Committer:
             return
         self._intended = CommitResult(Conclusion.RECOVERED)
         self._judge(now_ms)
-
-    def _is_of_this_commit(self, record: LedgerRecord) -> bool:
-        """The decision is about the transactions at hand. Another write of the same batch has others."""
-        own = {one.transaction for one in self._receipts}
-        return self._job.operation is DriverOperation.COMMIT and own == set(record.transactions)
 
     def _is_of_others(self, record: LedgerRecord) -> bool:
         return self._ledger is not None and record in self._ledger.others
@@ -604,17 +581,6 @@ class Committer:
     def _late_courtesy(self, now_ms: int, step: CommitStep) -> None:
         self._notes.append(f"{self.phase.value} took too long and was left: {step.last_trouble or 'no answer'}")
         PHASES[self.phase].finished(self, now_ms, step)
-
-
-Handler = Callable[[Committer, int, Any], None]
-
-
-class PhaseRow(NamedTuple):
-    """`begin` is for phases that the state of the ledger can lead to; the others are begun by the one before."""
-
-    finished: Handler
-    late: Handler
-    begin: Handler | None = None
 
 
 PHASES: dict[Phase, PhaseRow] = {

@@ -251,6 +251,19 @@ def pending_error(
     return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
 
 
+def open_error(
+    commands: CommandTexts,
+    batch: LedgerRecord,
+    record: LedgerRecord,
+    outcomes: Sequence[TransactionOutcome | None],
+    reason: str,
+) -> CommitPending:
+    """`record`: a decision that was found, perhaps of an earlier batch than the one at hand, if any is."""
+    if batch.key in (UNNAMED_BATCH, record.key):
+        return pending_error(commands, record, outcomes, reason)
+    return other_pending_error(commands, batch, record, reason)
+
+
 def in_doubt_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "

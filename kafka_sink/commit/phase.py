@@ -25,8 +25,14 @@ prove it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Any, NamedTuple
+
+# How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
+# query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
+# answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
+LOOKS_MAX = 12
 
 
 class Phase(Enum):
@@ -79,3 +85,14 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.SWEEPING: (Phase.ENDED,),
     Phase.ENDED: (),
 }
+
+Handler = Callable[[Any, int, Any], None]
+
+
+class PhaseRow(NamedTuple):
+    """What the driver does in a phase. `begin` is for phases that the state of the ledger can lead to; the others are
+    begun by the one before."""
+
+    finished: Handler
+    late: Handler
+    begin: Handler | None = None

@@ -24,6 +24,7 @@ from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key, stop_key
 from kafka_sink.commit.ledger_codec import encode_claim, encode_stop
+from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
 from kafka_sink.commit.same_cluster import CLUSTER, cluster_ask, moved_problem
 from kafka_sink.commit.session import OWN_TIMEOUT_MS_MIN, DeliverySettings, DriverOperation, DriverSession, Job
@@ -181,3 +182,18 @@ class StopRuns(PlainAppend):
 
     def on_appended(self, now_ms: int, ask: Ask, offset: int) -> None:
         return
+
+
+def ledger_read(
+    settings: DeliverySettings, session: DriverSession, claim_offset: int | None, *, is_of_name: bool
+) -> LedgerRead:
+    """Of the line of a session."""
+    return LedgerRead(
+        settings,
+        session.sink_id,
+        code=session.code,
+        named_sink_id=session.named_sink_id,
+        query_suffix=session.query_suffix,
+        claim_offset=claim_offset,
+        is_of_name=is_of_name,
+    )
