@@ -45,11 +45,6 @@ from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.ask import Reply
 
-# How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
-# query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
-# answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
-LOOKS_MAX = 12
-
 
 class Committer:
     def __init__(self, settings: DeliverySettings, session: DriverSession, job: Job, now_ms: int) -> None:
@@ -275,8 +270,7 @@ class Committer:
         self._record = record
         if self._ledger is not None and self._ledger.is_unmarked(record):
             self._move(Phase.PROVING)
-            proof = UnmarkedTransactions(self._settings, record.transactions, record.entries, self._receipts)
-            self._current = proof.begin(now_ms)
+            self._current = UnmarkedTransactions.of(self._settings, record, self._receipts).begin(now_ms)
             return
         self._move(Phase.FINISHING)
         if self._is_of_others(record):
@@ -332,8 +326,7 @@ class Committer:
     def _close(self, now_ms: int, record: LedgerRecord, outcomes: list[TransactionOutcome | None]) -> None:
         assert self._ledger is not None
         closing, self._outcomes = record.with_outcomes(outcomes, self._job.wall_ms), outcomes
-        is_commit = self._job.operation is DriverOperation.COMMIT
-        if is_commit and not closing.outcomes and record.is_about(self._receipts):
+        if not closing.outcomes and self._job.has_decided(record):
             # Its decision was made by this operation, or by nobody before it.
             self._has_decided = self._has_committed = True
         if self._session.identity is not None:

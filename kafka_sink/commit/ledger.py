@@ -18,7 +18,7 @@ clock: a transaction of another run that began earlier belongs to a run that is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -103,10 +103,6 @@ class LedgerRecord:
     label: str = ""
     # What is written together with the record that closes the decision; None: nothing.
     manifest: Manifest | None = None
-
-    def is_about(self, receipts: Iterable[TaskReceipt]) -> bool:
-        """Whether its transactions are those of the receipts. Another write of the same batch has others."""
-        return {one.transaction for one in receipts} == set(self.transactions)
 
     def is_of_another_cluster(self, cluster_id: str) -> bool:
         return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id

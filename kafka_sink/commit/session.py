@@ -256,6 +256,11 @@ class Job:
                 )
         return prepared
 
+    def has_decided(self, record: LedgerRecord) -> bool:
+        """The decision is about the transactions at hand. Another write of the same batch has others."""
+        own = {receipt.transaction for receipt in self.receipts if receipt.transaction is not None}
+        return self.operation is DriverOperation.COMMIT and own == set(record.transactions)
+
     @property
     def is_recorded(self) -> bool:
         """Even if no task has written anything: readers wait for the manifest of every batch."""

@@ -37,6 +37,10 @@ from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.kafka.wire.codes import INVALID_TRANSACTION_TIMEOUT
 
+# How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
+# query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
+# answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
+LOOKS_MAX = 12
 FENCE, CLAIM, STOP = "fence older drivers", "claim ledger", "stop runs"
 CLAIM_OLDER = "claim ledger for the release before"
 # 0.2.0 had one driver for all labels of a sink, and 0.1.0 for all queries under a name as well.

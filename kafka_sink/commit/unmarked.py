@@ -26,10 +26,9 @@ from typing import Any
 
 from kafka_sink.commit.describe_transactions import described_partitions
 from kafka_sink.commit.end_txn import ABORT, PARTITIONS, CommitTransactions, DecidedTransaction, Partitions, end_ask
-from kafka_sink.commit.ledger import TransactionOutcome
+from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.commit.verdict import Witness
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
 from kafka_sink.kafka.wire.apis import COMPLETE_COMMIT, DESCRIBE_TRANSACTIONS, END_TXN, ONGOING, PREPARE_COMMIT
@@ -38,17 +37,17 @@ from kafka_sink.kafka.wire.apis import COMPLETE_COMMIT, DESCRIBE_TRANSACTIONS, E
 class UnmarkedTransactions(CommitTransactions):
     """Commits nothing. `outcomes`: None also of one that is open."""
 
-    def __init__(
-        self,
-        settings: DeliverySettings,
-        transactions: Sequence[PreparedTransaction],
-        witnesses: Sequence[Witness],
-        receipts: Sequence[TaskReceipt] = (),
-    ) -> None:
-        super().__init__(settings, transactions, witnesses, receipts)
+    def __init__(self, settings: DeliverySettings, *about: Any) -> None:
+        super().__init__(settings, *about)
         # Numbers of those that are open, and of those whose coordinator cannot be asked: there the log alone tells.
         self._open: set[int] = set()
         self._untold: set[int] = set()
+
+    @classmethod
+    def of(
+        cls, settings: DeliverySettings, record: LedgerRecord, receipts: Sequence[TaskReceipt]
+    ) -> UnmarkedTransactions:
+        return cls(settings, record.transactions, record.entries, receipts)
 
     def ask_first(self, now_ms: int) -> None:
         for one in self._decided:

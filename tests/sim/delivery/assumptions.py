@@ -35,7 +35,7 @@ class Assumptions:
         self.lied_about: set[str] = set()
         # Sink ids that a query had before its checkpoint was moved: nobody ends what it has left open under them.
         self.abandoned: set[str] = set()
-        self._markers_to_lose = 0
+        self._markers_to_lose = self._aborts_to_lose = 0
         self._liars_until_ms: dict[int, int] = {}
         self._codes: dict[int, Random] = {}
         self.table: dict[str, Callable[[Random, int], bool]] = {
@@ -47,29 +47,46 @@ class Assumptions:
         markers.write = self._marker_written  # type: ignore[method-assign]
 
     def heal(self) -> None:
-        self._markers_to_lose = 0
+        self._markers_to_lose = self._aborts_to_lose = 0
         self._liars_until_ms.clear()
 
     # ---- markers ----
 
     def lose_marker(self, pick: Random, length_ms: int) -> bool:
-        """Loses the marker of the next commit in the ledger, or of the next two. Counted when it happens."""
-        self._markers_to_lose = pick.choice((1, 1, 2))
+        """Loses the marker of the next commit in the ledger, or of the next two, and those of as many aborts. Counted
+        when it happens."""
+        self._markers_to_lose = self._aborts_to_lose = pick.choice((1, 1, 2))
         return False
 
     def _marker_written(
         self, partition: TopicPartition, marker: Marker, *, is_strict: bool, done: Callable[[bool], None]
     ) -> None:
-        if partition[0] == LEDGER and marker.is_commit and self._markers_to_lose:
-            self._markers_to_lose -= 1
-            # Transaction version 2 has raised the epoch with the decision.
-            data_epoch = marker.producer_epoch - (1 if is_strict else 0)
+        # Transaction version 2 has raised the epoch with the decision, and so has a fence or a time-out.
+        data_epoch = self._epoch_of_last_record(marker.producer_id) if partition[0] == LEDGER else None
+        if data_epoch is not None and self._is_to_be_lost(marker):
             self.lost_markers[marker.producer_id, data_epoch] = marker.is_commit
-            self.trace.count("fault lose_marker")
+            self.trace.count("fault lose_marker" if marker.is_commit else "marker of an aborted ledger record is lost")
             self.trace.note(self.core.schedule.now_ms, f"marker of {marker.producer_id} {data_epoch} is lost")
             done(True)
             return
         self._write_marker(partition, marker, is_strict=is_strict, done=done)
+
+    def _is_to_be_lost(self, marker: Marker) -> bool:
+        if marker.is_commit:
+            is_lost = self._markers_to_lose > 0
+            self._markers_to_lose -= is_lost
+        else:
+            is_lost = self._aborts_to_lose > 0
+            self._aborts_to_lose -= is_lost
+        return is_lost
+
+    def _epoch_of_last_record(self, producer_id: int) -> int | None:
+        """None: its transaction has written nothing, or the cleaner has taken that."""
+        batches = self.core.cluster.topics[LEDGER].partitions[0].log.batches
+        last = next((one for one in reversed(batches) if one.producer_id == producer_id), None)
+        if last is None or last.is_control or (producer_id, last.producer_epoch) in self.lost_markers:
+            return None
+        return last.producer_epoch
 
     # ---- ids ----
 

@@ -68,7 +68,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "commit: other rows under the same batch id, with a warning",
         "commit: refused after the checkpoint was set back", "a label written again with other rows",
     ),
-    LOST_MARKERS: (),
+    LOST_MARKERS: ("marker of an aborted ledger record is lost",),
     EXPIRY: ("driver's id expired", "task's id expired"),
     LYING: tuple(f"lie: {api} answered with {code}" for api, codes in LIES.items() for code in codes),
     POOL: (
