@@ -369,7 +369,7 @@ class Appender:
         open_bytes = assembler.open_bytes
         try:
             batches = assemble()
-            taken_bytes = assembler.open_bytes - open_bytes + sum([batch.size for batch in batches])
+            taken_bytes = assembler.open_bytes - open_bytes + sum([batch.memory_bytes for batch in batches])
             pool.give(freed_bytes - taken_bytes, -new_records)
             if batches:
                 self._posted_records += sum([batch.record_count for batch in batches])

@@ -55,6 +55,8 @@ class _OpenBatch:
     shares: list[Share] = field(default_factory=list)
     record_count: int = 0
     records_bytes: int = 0
+    # What the numbers of its rows take, for the futures. Beside rows that pack well they are the larger part.
+    share_bytes: int = 0
 
 
 class _Piece(NamedTuple):
@@ -68,8 +70,8 @@ class _Piece(NamedTuple):
     is_last_of_batch: bool
 
 
-# Topic, partition, content, when it was opened, shares of the append calls.
-NewBatch = Callable[[str, int, EncodedBatch, int, tuple[Share, ...]], B]
+# Topic, partition, content, when it was opened, shares of the append calls, and the bytes that these take.
+NewBatch = Callable[[str, int, EncodedBatch, int, tuple[Share, ...], int], B]
 
 
 class Assembler(Generic[B]):
@@ -99,6 +101,7 @@ class Assembler(Generic[B]):
         self._chunk_bytes = chunk_bytes
         # Oldest first: a closed batch is removed, the partition's next one is added at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
+        # Records, and the numbers of their rows.
         self.open_bytes = 0
 
     @property
@@ -216,13 +219,15 @@ class Assembler(Generic[B]):
                 self._open[topic, piece.partition] = batch
             if piece.stop > piece.start:
                 section = encoded.section(piece.start, piece.stop)
+                rows = row_ids[piece.start : piece.stop]
                 # The section of an open batch is copied, or a few bytes would keep the whole chunk's memory alive.
                 batch.sections.append(section if piece.is_last_of_batch else bytes(section))
-                batch.shares.append(Share(token, row_ids[piece.start : piece.stop], batch.record_count))
+                batch.shares.append(Share(token, rows, batch.record_count))
                 batch.record_count += piece.stop - piece.start
                 batch.records_bytes += len(section)
+                batch.share_bytes += rows.nbytes
                 batch.max_timestamp_ms = max(batch.max_timestamp_ms, max_timestamp_ms)
-                self.open_bytes += len(section)
+                self.open_bytes += len(section) + rows.nbytes
             if piece.is_last_of_batch:
                 closed.append(self._close(batch))
         return closed
@@ -244,8 +249,9 @@ class Assembler(Generic[B]):
             records_bytes=batch.records_bytes,
         )
         del self._open[batch.topic, batch.partition]
-        self.open_bytes -= batch.records_bytes
-        return self._new_batch(batch.topic, batch.partition, encoded, batch.opened_ms, tuple(batch.shares))
+        self.open_bytes -= batch.records_bytes + batch.share_bytes
+        shares = tuple(batch.shares)
+        return self._new_batch(batch.topic, batch.partition, encoded, batch.opened_ms, shares, batch.share_bytes)
 
 
 class CompressionRatios:

@@ -137,7 +137,7 @@ class Shell:
                 else:
                     batch.base_offset = base_offset
                     share.token.on_delivered(share, batch, self.mailbox.callbacks)
-            self.mailbox.completed_bytes += batch.size
+            self.mailbox.completed_bytes += batch.memory_bytes
             self.mailbox.completed_records += batch.record_count
             self.mailbox.notify_change()
 
