@@ -62,7 +62,7 @@ class Sender:
         self._appender = appender
         self._metrics = metrics
         self._clock = mailbox.clock
-        mailbox.queue_loads = engine.queue_loads
+        mailbox.queue_loads, mailbox.refused_sizes = engine.queue_loads, engine.refused_sizes
         self._client_id = options.client_id
         self._availability_timeout_ms = options.partitioner_availability_timeout_ms
         self._wake_at_ms: int | None = 0
