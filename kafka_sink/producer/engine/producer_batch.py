@@ -34,8 +34,8 @@ class ProducerBatch:
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "encoded", "identity", "is_done", "is_on_wire", "is_out_of_order",
         "last_trouble", "log_append_time_ms", "may_arrive_late", "memory_bytes", "number", "opened_ms",
-        "partition", "record_count", "retry_at_ms", "sent_to", "shares", "size", "split_from", "topic", "topic_partition",
-        "unknown_sends", "whole_may_be_in_log",
+        "partition", "record_count", "retry_at_ms", "sent_to", "shares", "size", "split_from", "topic",
+        "topic_partition", "unknown_sends", "whole_may_be_in_log",
     )  # fmt: skip
 
     def __init__(
