@@ -212,6 +212,8 @@ class Appender:
     def _take_columns(self, collector: Collector, columns: RecordColumns, future: ArrowFuture) -> None:
         self._convert(collector)
         clock = self._mailbox.clock
+        if self._mailbox.refused_sizes:
+            self._limit_batches(collector.topic)
         partitions = self._route(collector, columns)
         append = partial(self._assembler.append, collector.topic, columns, partitions, token=future)
         self._post(
@@ -326,6 +328,8 @@ class Appender:
         byte_count, row_count = collector.byte_count, len(collector.rows)
         try:
             columns = collector.columns()
+            if self._mailbox.refused_sizes:
+                self._limit_batches(topic)
             partitions = self._route(collector, columns)
 
             def assemble() -> list[ProducerBatch]:
@@ -362,6 +366,15 @@ class Appender:
         loads = None if of_topic is None else of_topic.copy()
         return self._router.route(collector.topic, columns, collector.view, loads)
 
+    def _limit_batches(self, topic: str) -> None:
+        """To half of what the topic has refused: what it takes is between the two, or less."""
+        mailbox = self._mailbox
+        refused = mailbox.refused_sizes.get(topic)
+        if refused is None or mailbox.clock.monotonic_ms() >= refused.known_until_ms:
+            self._assembler.limit_batches(topic, None)
+        else:
+            self._assembler.limit_batches(topic, refused.bytes // 2)
+
     def _post(self, assemble: Callable[[], list[ProducerBatch]], *, freed_bytes: int = 0, new_records: int = 0) -> None:
         """Runs the assembler, accounts for the memory it takes, and posts the batches it closed. `freed_bytes` were
         held by its rows before, `new_records` of them were not counted yet."""
@@ -369,7 +382,7 @@ class Appender:
         open_bytes = assembler.open_bytes
         try:
             batches = assemble()
-            taken_bytes = assembler.open_bytes - open_bytes + sum([batch.size for batch in batches])
+            taken_bytes = assembler.open_bytes - open_bytes + sum([batch.memory_bytes for batch in batches])
             pool.give(freed_bytes - taken_bytes, -new_records)
             if batches:
                 self._posted_records += sum([batch.record_count for batch in batches])

@@ -32,6 +32,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.kafka.io.clock import WAIT_PIECE_S, Clock
 from kafka_sink.producer.engine import failure
+from kafka_sink.producer.engine.batch_sender import RefusedSize
 from kafka_sink.producer.engine.commands import Call, Failed, OperationCall, PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
@@ -103,8 +104,9 @@ class Mailbox:
         # Published by the sender.
         self.cluster = ClusterView()
         self.refusal: KafkaSinkError | None = None
-        # The engine's own dictionary, updated concurrently: a copy of one entry is consistent.
+        # The engine's own dictionaries, updated concurrently: a copy of one entry is consistent.
         self.queue_loads: Mapping[str, dict[int, int]] = {}
+        self.refused_sizes: Mapping[str, RefusedSize] = {}
         self.slow_node_ids: frozenset[int] = frozenset()
         self.topic_reports: Mapping[str, TopicReport] = {}
         # Why records or operations are delayed.

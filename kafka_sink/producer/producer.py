@@ -146,6 +146,8 @@ class Producer:
         by_topic = [(name, columns) for name, columns in columns_by_topic(data, topic=topic) if columns.row_count]
         for _, columns in by_topic:
             columns.check_record_sizes(options.max_request_size, options.buffer_memory)
+        if by_topic[1:]:
+            self._ask_for_new_topics([name for name, _ in by_topic])
         wanted = [(self._find_collector_of(name, columns), columns) for name, columns in by_topic]
         future = ArrowFuture(mailbox, data.num_rows, sum(_byte_count(columns) for _, columns in by_topic))
         if not wanted:
@@ -174,6 +176,16 @@ class Producer:
                 duration_ns = self._clock.monotonic_ns() - started_ns
                 self._metrics.on_call("metadata-wait", duration_ns=duration_ns)
             waited_ns += duration_ns
+
+    def _ask_for_new_topics(self, topics: list[str]) -> None:
+        """For all at once: whoever waits for them one after the other waits a round trip for each."""
+        known = self._mailbox.cluster.topics
+        new = [topic for topic in topics if topic not in known]
+        for topic in new:
+            check_string("the name of a topic", topic, "topic")
+        if new:
+            self._mailbox.post(*[c.WantTopic(topic) for topic in new])
+            self._mailbox.wake()
 
     def _find_collector_of(self, topic: str, columns: RecordColumns) -> Collector:
         if columns.partitions is None:

@@ -62,7 +62,7 @@ class Sender:
         self._appender = appender
         self._metrics = metrics
         self._clock = mailbox.clock
-        mailbox.queue_loads = engine.queue_loads
+        mailbox.queue_loads, mailbox.refused_sizes = engine.queue_loads, engine.refused_sizes
         self._client_id = options.client_id
         self._availability_timeout_ms = options.partitioner_availability_timeout_ms
         self._wake_at_ms: int | None = 0
@@ -229,7 +229,7 @@ class Sender:
                 if not token.open_count:
                     mailbox.pending_records.discard(token)
             mailbox.completed_records += batch.record_count
-            mailbox.completed_bytes += batch.size if batch.split_from is None else self._release(batch)
+            mailbox.completed_bytes += batch.memory_bytes if batch.split_from is None else self._release(batch)
 
     def _fail(self, failed: c.Failed) -> None:
         mailbox, batch = self._mailbox, failed.batch
@@ -245,7 +245,7 @@ class Sender:
     def _release(self, batch: ProducerBatch) -> int:
         """The memory of a batch that was split is released as a whole, when the last of its records is done."""
         if batch.split_from is None:
-            return batch.size
+            return batch.memory_bytes
         root = batch.split_from
         while root.split_from is not None:
             root = root.split_from
@@ -254,7 +254,7 @@ class Sender:
             self._unfinished_splits[root] = left
             return 0
         del self._unfinished_splits[root]
-        return root.size
+        return root.memory_bytes
 
     def _slow_node_ids(self, now_ms: int) -> frozenset[int]:
         """The same object as long as it says the same: the appender compares it by identity."""

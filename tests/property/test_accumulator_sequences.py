@@ -122,7 +122,9 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.sequences = Sequences()
-        self.batches = BatchSender(OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None, {})
+        self.batches = BatchSender(
+            OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None, {}, {}, lambda *_: None
+        )
         self.logs = [Log() for _ in range(PARTITIONS)]
         self.leaders = [(0, 0) for _ in range(PARTITIONS)]
         # One connection per node: requests are read and answered in order.

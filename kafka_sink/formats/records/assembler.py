@@ -11,7 +11,7 @@ exact to two or three bytes; so no batch exceeds the limit unless a single recor
 batch. The limit is for the compressed batch: the topic's ratio is estimated from the batches so far, as in the Java
 client, and the limit before compression grows with it, up to the maximum request and a fair share of the memory. What
 does not shrink is sent uncompressed (`Compressor.pack`), so no batch is above the maximum request, however wrong the
-estimate: only a topic that allows less than that causes a split.
+estimate: only a topic that allows less than that causes a split. Then its batches are made smaller (`limit_batches`).
 
 It knows no clock, no thread and no broker. One caller at a time.
 """
@@ -55,6 +55,8 @@ class _OpenBatch:
     shares: list[Share] = field(default_factory=list)
     record_count: int = 0
     records_bytes: int = 0
+    # What the numbers of its rows take, for the futures. Beside rows that pack well they are the larger part.
+    share_bytes: int = 0
 
 
 class _Piece(NamedTuple):
@@ -68,8 +70,8 @@ class _Piece(NamedTuple):
     is_last_of_batch: bool
 
 
-# Topic, partition, content, when it was opened, shares of the append calls.
-NewBatch = Callable[[str, int, EncodedBatch, int, tuple[Share, ...]], B]
+# Topic, partition, content, when it was opened, shares of the append calls, and the bytes that these take.
+NewBatch = Callable[[str, int, EncodedBatch, int, tuple[Share, ...], int], B]
 
 
 class Assembler(Generic[B]):
@@ -96,9 +98,12 @@ class Assembler(Generic[B]):
         self._compression = compression
         self._compressors: dict[str, Compressor] = {}
         self._ratios = CompressionRatios()
+        # Topics that take no batches of the usual size, and what they take.
+        self._smaller: dict[str, int] = {}
         self._chunk_bytes = chunk_bytes
         # Oldest first: a closed batch is removed, the partition's next one is added at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
+        # Records, and the numbers of their rows.
         self.open_bytes = 0
 
     @property
@@ -131,6 +136,13 @@ class Assembler(Generic[B]):
             self._open = dict(sorted(self._open.items(), key=lambda item: item[1].opened_ms))
         return closed
 
+    def limit_batches(self, topic: str, bytes_max: int | None) -> None:
+        """For the topic's batches from now on; None: the limit of all topics."""
+        if bytes_max is None:
+            self._smaller.pop(topic, None)
+        else:
+            self._smaller[topic] = bytes_max
+
     def close_due(self, *, opened_before_ms: int) -> list[B]:
         """Closes batches opened at that time or before."""
         due = []
@@ -158,12 +170,16 @@ class Assembler(Generic[B]):
 
     def _limits(self, topic: str) -> tuple[int, int]:
         """Bytes before compression, and records."""
-        bytes_max = min(int(self._batch_bytes_max / self._ratios.of(topic)), self._request_bytes_max)
+        packed_bytes_max = self._packed_bytes_max(topic) if self._smaller else self._batch_bytes_max
+        bytes_max = min(int(packed_bytes_max / self._ratios.of(topic)), self._request_bytes_max)
         if self._open_bytes_max is not None:
             bytes_max = min(bytes_max, self._open_bytes_max // (len(self._open) or 1))
-        bytes_max = max(bytes_max, self._batch_bytes_max)
+        bytes_max = max(bytes_max, packed_bytes_max)
         records_max = max(1, bytes_max // RECORD_BYTES_MIN)
         return bytes_max, records_max if self._batch_records_max is None else min(records_max, self._batch_records_max)
+
+    def _packed_bytes_max(self, topic: str) -> int:
+        return min(self._batch_bytes_max, self._smaller.get(topic, self._batch_bytes_max))
 
     def _plan(self, topic: str, chunk: _Chunk) -> list[_Piece]:
         pieces = []
@@ -216,13 +232,15 @@ class Assembler(Generic[B]):
                 self._open[topic, piece.partition] = batch
             if piece.stop > piece.start:
                 section = encoded.section(piece.start, piece.stop)
+                rows = row_ids[piece.start : piece.stop]
                 # The section of an open batch is copied, or a few bytes would keep the whole chunk's memory alive.
                 batch.sections.append(section if piece.is_last_of_batch else bytes(section))
-                batch.shares.append(Share(token, row_ids[piece.start : piece.stop], batch.record_count))
+                batch.shares.append(Share(token, rows, batch.record_count))
                 batch.record_count += piece.stop - piece.start
                 batch.records_bytes += len(section)
+                batch.share_bytes += rows.nbytes
                 batch.max_timestamp_ms = max(batch.max_timestamp_ms, max_timestamp_ms)
-                self.open_bytes += len(section)
+                self.open_bytes += len(section) + rows.nbytes
             if piece.is_last_of_batch:
                 closed.append(self._close(batch))
         return closed
@@ -233,7 +251,8 @@ class Assembler(Generic[B]):
             compressor = self._compressors[batch.topic] = self._compression(batch.topic)
         content = batch.sections[0] if len(batch.sections) == 1 else b"".join(batch.sections)
         codec_id, payload = compressor.pack(content)
-        if batch.records_bytes > self._batch_bytes_max // 2 and compressor.codec_id != NONE:
+        packed_bytes_max = self._packed_bytes_max(batch.topic) if self._smaller else self._batch_bytes_max
+        if batch.records_bytes > packed_bytes_max // 2 and compressor.codec_id != NONE:
             self._ratios.on_compressed(batch.topic, batch.records_bytes, len(payload))
         encoded = EncodedBatch(
             codec=codec_id,
@@ -244,8 +263,9 @@ class Assembler(Generic[B]):
             records_bytes=batch.records_bytes,
         )
         del self._open[batch.topic, batch.partition]
-        self.open_bytes -= batch.records_bytes
-        return self._new_batch(batch.topic, batch.partition, encoded, batch.opened_ms, tuple(batch.shares))
+        self.open_bytes -= batch.records_bytes + batch.share_bytes
+        shares = tuple(batch.shares)
+        return self._new_batch(batch.topic, batch.partition, encoded, batch.opened_ms, shares, batch.share_bytes)
 
 
 class CompressionRatios:

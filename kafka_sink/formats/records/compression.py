@@ -158,7 +158,10 @@ def _make_lz4(level: int | None) -> Callable[[Data], bytes]:
 
 def _make_zstd(level: int | None) -> Callable[[Data], bytes]:
     codec = _arrow_codec("zstd", 3 if level is None else level)
-    return lambda data: bytes(codec.compress(data, asbytes=True))
+    # The result is copied to its own size. The codec's own was allocated for content that does not shrink, and was then
+    # cut where it lies: of rows that pack well each batch that waits would leave the rest, up to a megabyte, as a hole
+    # that no later result fits into.
+    return lambda data: bytes(memoryview(codec.compress(data, asbytes=True)))
 
 
 def _arrow_codec(name: str, level: int | None = None) -> pa.Codec:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -162,9 +162,11 @@ class Router:
         """
         ends = self._record_ends(columns, rows)
         count = len(ends)
+        choices = view.available or range(view.partition_count)
+        weight_ends: list[int] = []
         sticky = self._sticky.get(topic)
-        if sticky is None or sticky.partition not in (view.available or range(view.partition_count)):
-            sticky = self._sticky[topic] = _Sticky(self._next_partition(view, loads))
+        if sticky is None or sticky.partition not in choices:
+            sticky = self._sticky[topic] = _Sticky(self._next_partition(choices, loads, weight_ends))
         stays: list[int] = []
         lengths: list[int] = []
         start = 0
@@ -181,7 +183,7 @@ class Router:
                 before = int(ends[stop - 1])
                 start = stop
             if start < count:
-                sticky = self._sticky[topic] = _Sticky(self._next_partition(view, loads))
+                sticky = self._sticky[topic] = _Sticky(self._next_partition(choices, loads, weight_ends))
         return np.repeat(np.array(stays, np.int32), lengths)
 
     def _record_ends(self, columns: RecordColumns, rows: Array | None) -> Array:
@@ -194,16 +196,20 @@ class Router:
             return np.arange(1, count + 1) * sizes
         return np.cumsum(sizes if rows is None else sizes[rows])
 
-    def _next_partition(self, view: PartitionView, loads: Loads | None) -> int:
-        """Uniform, or with adaptive partitioning weighted towards short queues, as in KIP-794."""
-        choices = view.available or range(view.partition_count)
+    def _next_partition(self, choices: Sequence[int], loads: Loads | None, weight_ends: list[int]) -> int:
+        """Uniform, or with adaptive partitioning weighted towards short queues, as in KIP-794.
+
+        `weight_ends`: the weights added up. The first choice of a call fills it in, as a topic may have thousands of
+        partitions, and the rows of one call many stays.
+        """
         number = self._random_number()
         if not loads:
             return choices[int(number * len(choices))]
-        queued = [loads.get(partition, 0) for partition in choices]
-        longest = max(queued)
-        ends = list(accumulate(longest + 1 - length for length in queued))
-        return choices[bisect_right(ends, int(number * ends[-1]))]
+        if not weight_ends:
+            queued = [loads.get(partition, 0) for partition in choices]
+            longest = max(queued)
+            weight_ends.extend(accumulate([longest + 1 - length for length in queued]))
+        return choices[bisect_right(weight_ends, int(number * weight_ends[-1]))]
 
 
 def _crc32_partitions_of_keys(key: BytesColumn, partition_count: int) -> Array:

@@ -297,15 +297,18 @@ def check_sum(data: bytes, checksum: int) -> None:
 # ---- splitting -------------------------------------------------------------------------------------------------
 
 
-def split(encoded: EncodedBatch, codec: Compressor) -> list[EncodedBatch]:
-    """The same records in parts of half the size or, if a record is larger than that, of one record."""
+def split(encoded: EncodedBatch, codec: Compressor, part_bytes_max: int | None = None) -> list[EncodedBatch]:
+    """The same records in parts of so many bytes before compression (None: half of them) or, if a record is larger than
+    that, of one record."""
+    if part_bytes_max is None:
+        part_bytes_max = encoded.records_bytes // 2
     content = decompress(encoded.codec, encoded.payload, bytes_max=encoded.records_bytes)
     parts: list[list[Record]] = [[]]
     part_bytes = 0
     for _, record in decode_records(content, encoded.record_count, encoded.base_timestamp_ms):
         base_timestamp_ms = (parts[-1] or [record])[0].timestamp_ms  # a part has its own
         size = len(encode_record(record, base_timestamp_ms=base_timestamp_ms, offset_delta=len(parts[-1])))
-        if parts[-1] and part_bytes + size > encoded.records_bytes // 2:
+        if parts[-1] and part_bytes + size > part_bytes_max:
             parts.append([])
             part_bytes = 0
         parts[-1].append(record)

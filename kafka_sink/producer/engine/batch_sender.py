@@ -7,13 +7,16 @@ done, in order of arrival; every other batch has had its one `Delivered` or `Fai
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
+from itertools import takewhile
 from typing import Any
 
 from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted, foreign_text
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import split
+from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import (
@@ -48,6 +51,15 @@ class Retry(Enum):
     RENUMBERED = auto()  # with its partition, as soon as that is safe
 
 
+@frozen
+class RefusedSize:
+    """The smallest batch that a topic has refused as too large. It is known for a while only: the topic's
+    max.message.bytes may be raised."""
+
+    bytes: int
+    known_until_ms: int
+
+
 class BatchSender:
     def __init__(
         self,
@@ -56,7 +68,10 @@ class BatchSender:
         sequences: Sequences | None,
         transaction: Transaction | None,
         loads: dict[str, dict[int, int]],
+        refused_sizes: dict[str, RefusedSize],
+        log: Callable[[str, str], None],
     ) -> None:
+        """`refused_sizes`, by topic: later batches are made smaller. No broker tells a producer what it takes."""
         self._options = options
         self._backoff = backoff
         # Until the engine takes them.
@@ -72,6 +87,8 @@ class BatchSender:
         # Batches of the response that is being read.
         self._delivered: list[ProducerBatch] = []
         self.accumulator = Accumulator(loads)
+        self._refused_sizes = refused_sizes
+        self._log = log
         # With one request in flight: partitions with a batch in it. Another leader's connection must wait, too.
         self._busy: set[TopicPartition] | None = None
         # Put together once, as it is called for every batch (tests/integration/test_calls.py).
@@ -88,7 +105,7 @@ class BatchSender:
         self.has_current_ids = False
         # Ids of the topics that the records went to whose response is being read.
         self._acked_ids: Mapping[str, bytes] = {}
-        self.incomplete: dict[ProducerBatch, None] = {}
+        self.incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self.requests_in_flight = 0
         # Why this producer is unusable, from a response; the engine ends it.
         self.fatal_error: KafkaSinkError | None = None
@@ -298,7 +315,7 @@ class BatchSender:
             self._try_again(now_ms, batch, self._trouble_in(answer), error_code)
             return False
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
-            self._split(batch)
+            self._split(now_ms, batch)
             return False
         if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
             self._sequences.on_out_of_order(batch)
@@ -370,18 +387,42 @@ class BatchSender:
             self.accumulator.requeue(batch)
             self.observations.append(BatchObserved("retried", batch, error_code))
 
-    def _split(self, batch: ProducerBatch) -> None:
-        """Too large for the broker: splits it into parts of half the size, in order, with the same sequences."""
+    def _split(self, now_ms: int, batch: ProducerBatch) -> None:
+        """Too large for the broker: splits it into parts of half the size, in order, with the same sequences. If its
+        topic has refused smaller ones, of half their size: it may be a twentieth of this one, and each split is slow.
+        """
+        refused_bytes = self._note_refused_size(now_ms, batch)
         codec = make_compressor(*self._options.compression_of(batch.topic))
-        parts = batch.split(split(batch.encoded, codec))
+        part_bytes_max = batch.encoded.records_bytes * refused_bytes // (2 * batch.size)
+        parts = batch.split(split(batch.encoded, codec, part_bytes_max))
         if self._sequences is not None:
             self._sequences.on_split(batch, parts)
         batch.finish()
-        # In place of the whole: waiters for the oldest batch look at the first.
-        self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
+        # In place of the whole: waiters for the oldest batch look at the first. Few are before it, as it was sent.
+        ahead = list(takewhile(lambda one: one is not batch, self.incomplete))
+        del self.incomplete[batch]
+        for each in reversed([*ahead, *parts]):
+            self.incomplete[each] = None
+            self.incomplete.move_to_end(each, last=False)
         for part in reversed(parts):
             self.accumulator.requeue(part)
         self.observations.append(BatchObserved("split", batch))
+
+    def _note_refused_size(self, now_ms: int, batch: ProducerBatch) -> int:
+        """Returns the smallest size that the topic has refused."""
+        known = self._refused_sizes.get(batch.topic)
+        if known is None:
+            text = (
+                f"topic {batch.topic} does not take a batch of {batch.size} bytes: its max.message.bytes is smaller. "
+                "The batch is split, and later ones are made smaller until the topic takes them. Fewer and larger "
+                "batches cost less: raise the topic's max.message.bytes, or set batch.size below it"
+            )
+            self._log("warning", text)
+        elif known.bytes <= batch.size and now_ms < known.known_until_ms:
+            return known.bytes
+        known_until_ms = now_ms + self._options.metadata_max_age_ms
+        self._refused_sizes[batch.topic] = RefusedSize(batch.size, known_until_ms)
+        return batch.size
 
     def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
         if batch.is_done:

@@ -13,7 +13,7 @@ A step has a fixed order, so that each part sees the results of those before it:
  9  results           flushes and closes that ended
 
 Only the sender thread calls it. What other threads may read is published by the sender (producer/sender.py): `cluster`
-and `refusal` after each step, `queue_loads` once, as it is the engine's own dictionary.
+and `refusal` after each step, `queue_loads` and `refused_sizes` once, as they are the engine's own dictionaries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine import commands as c
-from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.batch_sender import BatchSender, RefusedSize
 from kafka_sink.producer.engine.commands import TransactionEvent
 from kafka_sink.producer.engine.coordinator_requests import CoordinatorRequest
 from kafka_sink.producer.engine.failure import CLOSED
@@ -55,6 +55,8 @@ class Engine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
+        # By topic, updated in place as well: what is too large for it.
+        self.refused_sizes: dict[str, RefusedSize] = {}
         self._coordinators: dict[tuple[int, str], FoundCoordinator] = {}
         self._replaced_topics = ReplacedTopics(self.metadata)
         # The ends of calls in this step, besides those of the transaction.
@@ -86,6 +88,8 @@ class Engine:
             self._sequences,
             self._transaction,
             self.queue_loads,
+            self.refused_sizes,
+            self.nodes.log,
         )
         # The first metadata refresh of this producer: topic ids from earlier ones may be outdated.
         self._first_refresh = self.metadata.next_number

@@ -33,9 +33,9 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "encoded", "identity", "is_done", "is_on_wire", "is_out_of_order",
-        "last_trouble", "log_append_time_ms", "may_arrive_late", "number", "opened_ms", "partition", "record_count",
-        "retry_at_ms", "sent_to", "shares", "size", "split_from", "topic", "topic_partition",
-        "unknown_sends", "whole_may_be_in_log",
+        "last_trouble", "log_append_time_ms", "may_arrive_late", "memory_bytes", "number", "opened_ms",
+        "partition", "record_count", "retry_at_ms", "sent_to", "shares", "size", "split_from", "topic",
+        "topic_partition", "unknown_sends", "whole_may_be_in_log",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,7 @@ class ProducerBatch:
         encoded: EncodedBatch,
         opened_ms: int,
         shares: tuple[Share, ...] = (),
+        share_bytes: int = 0,
         split_from: ProducerBatch | None = None,
     ) -> None:
         self.topic = topic
@@ -56,6 +57,8 @@ class ProducerBatch:
         self.record_count = encoded.record_count
         # Size in a request, including the header.
         self.size = HEADER_BYTES + len(encoded.payload)
+        # What it takes of buffer.memory.
+        self.memory_bytes = self.size + share_bytes
         # Consecutive number of appended batches; parts of a split batch have that of the whole.
         self.number = 0
 
@@ -153,7 +156,7 @@ class ProducerBatch:
         first_record = 0
         for part in parts:
             shares = _shares_between(self.shares, first_record, first_record + part.record_count)
-            child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, self)
+            child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
             child.number = self.number
             child.whole_may_be_in_log = self.may_be_in_log
             child.may_arrive_late = self.may_arrive_late

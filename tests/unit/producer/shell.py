@@ -17,6 +17,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.collector import Collector
 from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.batch_sender import RefusedSize
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import RecordFuture
 from kafka_sink.producer.mailbox import Mailbox
@@ -137,7 +138,7 @@ class Shell:
                 else:
                     batch.base_offset = base_offset
                     share.token.on_delivered(share, batch, self.mailbox.callbacks)
-            self.mailbox.completed_bytes += batch.size
+            self.mailbox.completed_bytes += batch.memory_bytes
             self.mailbox.completed_records += batch.record_count
             self.mailbox.notify_change()
 
@@ -203,6 +204,7 @@ class FakeEngine:
         self.answers: list[list[Result]] = []
         self.wake_at_ms: int | None = None
         self.queue_loads: dict[str, dict[int, int]] = {}
+        self.refused_sizes: dict[str, RefusedSize] = {}
         self.trouble = ""
         self.bug: BaseException | None = None
 

@@ -15,6 +15,7 @@ from kafka_sink.producer import appender as appender_module
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.collector import Collector, Row
 from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.batch_sender import RefusedSize
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 from .shell import Shell, cluster_of, held_by_another_thread
@@ -521,3 +522,24 @@ def test_partitions_of_slow_brokers_are_left_out_as_long_as_there_are_others() -
     assert shell.collector().view.available == (0, 1)
     shell.mailbox.slow_node_ids = frozenset({2})
     assert shell.collector().view.available == (0, 1)
+
+
+def test_batches_of_a_topic_have_half_of_what_it_has_refused_as_long_as_that_is_known() -> None:
+    shell = Shell(batch_size=1000, linger_ms=60_000)
+    known_until_ms = shell.clock.now_ms + 1000
+
+    def largest(topic: str = "t") -> int:
+        shell.appender.send_columns([(shell.collector(topic), columns(100))], arrow_future(shell, 100))
+        for _ in range(100):
+            shell.send(bytes(10), topic=topic)
+        shell.post_behind()
+        return max(batch.size for batch in shell.posted())
+
+    assert 900 < largest() <= 1000
+    shell.mailbox.refused_sizes = {"t": RefusedSize(500, known_until_ms)}
+    assert 200 < largest() <= 250
+    assert 900 < largest("other") <= 1000
+    shell.clock.now_ms = known_until_ms - 1
+    assert largest() <= 250
+    shell.clock.now_ms = known_until_ms
+    assert 900 < largest() <= 1000

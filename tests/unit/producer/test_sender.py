@@ -54,7 +54,7 @@ def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
     shell.engine.answers = [[delivered(batch, 5)]]
     assert shell.sender.turn()
     assert future.result(0).offset == 5
-    assert shell.mailbox.completed_bytes == batch.size
+    assert shell.mailbox.completed_bytes == batch.memory_bytes
 
 
 def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
@@ -99,7 +99,7 @@ def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with
     shell.engine.answers = answers[::-1] if is_failed_first else answers
     shell.sender.turn()
     assert calls in shell.mailbox.pending_records
-    assert (pool.used_records, pool.used_bytes) == (left.record_count, left.size)
+    assert (pool.used_records, pool.used_bytes) == (left.record_count, left.memory_bytes)
     assert shell.mailbox.change_count == changes + 1
     shell.sender.turn()
     assert calls not in shell.mailbox.pending_records
@@ -141,7 +141,7 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     assert (shell.mailbox.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
     shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush)]]
     shell.sender.turn()
-    assert shell.mailbox.completed_bytes == batch.size
+    assert shell.mailbox.completed_bytes == batch.memory_bytes
     assert shell.appender.buffer_pool.used_bytes == 0
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
     assert shell.sender._unfinished_splits == {}

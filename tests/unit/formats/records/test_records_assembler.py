@@ -62,7 +62,8 @@ def counts(batches: list[ProducerBatch]) -> list[tuple[int, int]]:
 def test_batch_closes_when_the_next_record_does_not_fit() -> None:
     target = assembler()
     assert append(target, [0] * 9) == []
-    assert target.open_bytes == 9 * RECORD_BYTES
+    # And four bytes for the number of each row.
+    assert target.open_bytes == 9 * (RECORD_BYTES + 4)
     assert counts(append(target, [0])) == [(0, 9)]
     assert counts(target.close_all()) == [(0, 1)]
 

@@ -121,3 +121,19 @@ def test_less_shrinking_is_believed_at_once(after: int, share: float) -> None:
         ratio.on_compressed("t", 1000, 100)
     ratio.on_compressed("t", 1000, after)
     assert int(1000 / ratio.of("t")) == int(1000 / share)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_batches_of_a_topic_that_takes_less_are_smaller_and_those_of_others_are_not(codec: str) -> None:
+    target = assembler(codec)
+    values = [half_random() for _ in range(10_000)]
+    filled(target, values)
+    usual = max(after for _, after in sizes(filled(target, values)))
+    target.limit_batches("t", BATCH_BYTES // 8)
+    found = sizes(filled(target, values))[1:]
+    # Still as full as the topic allows, by what they have after compression.
+    assert 0.8 * BATCH_BYTES // 8 < max(after for _, after in found[20:]) <= BATCH_BYTES // 8
+    other = sizes(filled(target, values, topic="other"))
+    assert max(after for _, after in other) > BATCH_BYTES // 2
+    target.limit_batches("t", None)
+    assert max(after for _, after in sizes(filled(target, values))) > 0.9 * usual

@@ -175,6 +175,25 @@ def test_adaptive_placement_keeps_away_from_unavailable_partitions() -> None:
     assert Counter(chosen.tolist()) == {1: 25, 2: 75}
 
 
+def test_queues_are_read_once_for_all_stays_of_a_call() -> None:
+    """A topic may have thousands of partitions, and the rows of one call a hundred stays."""
+    asked: Counter[int] = Counter()
+
+    class Loads(dict[int, int]):
+        def get(self, partition: int, default: Any = None) -> Any:
+            asked[partition] += 1
+            return super().get(partition, default)
+
+    generator = np.random.default_rng(9)
+    one = router(random_number=generator.random, sticky_bytes=0)
+    chosen = one.route("t", columns([None] * 200), PartitionView(1000, tuple(range(1000))), Loads({7: 5}))
+    assert len(set(chosen.tolist())) > 100
+    assert asked == dict.fromkeys(range(1000), 1)
+    # What is queued by the next call counts in it.
+    one.route("t", columns([None] * 200), PartitionView(1000, tuple(range(1000))), Loads({8: 1}))
+    assert asked == dict.fromkeys(range(1000), 2)
+
+
 def test_round_robin_deals_in_turn_over_calls_and_regardless_of_keys() -> None:
     one = router("round_robin")
     assert one.route("t", columns([b"a"] * 3), FOUR).tolist() == [0, 1, 2]

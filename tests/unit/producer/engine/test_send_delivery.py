@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -404,3 +405,55 @@ def test_a_split_is_observed_once() -> None:
     assert [event for event in driver.observed if event == BatchObserved("split", whole)] == [
         BatchObserved("split", whole)
     ]
+
+
+def test_of_what_a_topic_has_refused_the_smallest_says_into_which_parts_the_next_is_split() -> None:
+    """Halving a batch of twenty times the limit again and again would encode each of its records five times."""
+    driver = EngineDriver(warm=[0])
+    small = driver.send(record_count=8)
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    assert driver.engine.refused_sizes["t"].bytes == small.size
+    large = driver.send(record_count=64)
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    assert driver.engine.refused_sizes["t"].bytes == small.size
+    assert max(part.size for part in parts_of(large, driver)) <= small.size
+    assert sum(part.record_count for part in parts_of(large, driver)) == 64
+
+
+def test_the_size_that_a_topic_has_refused_is_known_for_metadata_max_age_ms_and_told_once() -> None:
+    driver = EngineDriver(warm=[0], metadata_max_age_ms=60_000)
+    driver.send(record_count=8)
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    driver.sleep(60_000)
+    large = driver.send(record_count=64)
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    assert driver.engine.refused_sizes["t"].bytes == large.size
+    assert parts_of(large, driver)[0].record_count == 32
+    (told,) = [notice for notice in driver.notices if "max.message.bytes" in notice.text]
+    assert told.level == "warning"
+    assert told.text.startswith("topic t does not take a batch of ")
+
+
+def test_a_split_leaves_the_batches_behind_it_where_they_are() -> None:
+    """Others that wait may be thousands, and each batch of a topic may be split."""
+
+    class Moves(OrderedDict[ProducerBatch, None]):
+        count = 0
+
+        def move_to_end(self, key: ProducerBatch, last: bool = True) -> None:
+            self.count += 1
+            super().move_to_end(key, last)
+
+    driver = EngineDriver(warm=[0])
+    batches = driver.engine._batches
+    batches.incomplete = moves = Moves()
+    first = driver.send(record_count=4)
+    others = [driver.send(record_count=1) for _ in range(1000)]
+    driver.answer(TOO_LARGE)
+    assert batches.incomplete is moves
+    assert moves.count == 2
+    assert [batch.split_from or batch for batch in moves] == [first, first, *others]
