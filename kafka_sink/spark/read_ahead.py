@@ -9,6 +9,8 @@ Small batches are joined. The fixed cost of a `send_arrow` call is the same for 
 Spark's batches may be small: a filter leaves few rows, and for wide rows a low
 `spark.sql.execution.arrow.maxRecordsPerBatch` makes Spark's own side faster (docs/performance.md). A call has another
 fixed cost for each topic and for each field to encode, so more rows are joined where there are many of them.
+
+A batch of very many fields is cut: encoding it takes ten times its size.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from threading import Thread
 
 import pyarrow as pa
 
-from kafka_sink.formats.records.arrays import distinct_elements
+from kafka_sink.formats.records.arrays import distinct_elements, read_lists
 from kafka_sink.formats.records.assembler import CHUNK_BYTES
 from kafka_sink.formats.records.bytes_column import BytesColumn
 
@@ -36,6 +38,8 @@ FIELDS_PER_CHUNK = 128
 CHUNKS_MAX = 8
 # Of a call, to count its topics: rows that are sorted by topic have few in one call.
 ROWS_LOOKED_AT = 4096
+# Of fields, in one call: each needs some 50 bytes while it is encoded.
+VALUES_MAX = 1 << 21
 
 
 def read_ahead(arrow_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,12 +111,12 @@ def gather_batches(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHU
         if not arrow_batch.num_rows:
             continue
         if gathered.waiting and gathered.byte_count + arrow_batch.nbytes > JOINED_MAX_BYTES:
-            yield gathered.take()
+            yield from cut_wide(gathered.take())
         gathered.add(arrow_batch)
         if gathered.is_enough():
-            yield gathered.take()
+            yield from cut_wide(gathered.take())
     if gathered.waiting:
-        yield gathered.take()
+        yield from cut_wide(gathered.take())
 
 
 class _Gathered:
@@ -144,6 +148,19 @@ class _Gathered:
         return joined
 
 
+def cut_wide(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows, in slices with at most `VALUES_MAX` values in their structs, lists and maps: on average, as lists
+    differ."""
+    value_count = sum(_count_values(column) for column in rows.columns if _count_fields(column.type) > 1)
+    slice_count = min(rows.num_rows, -(-value_count // VALUES_MAX))
+    if slice_count <= 1:
+        yield rows
+        return
+    row_count = -(-rows.num_rows // slice_count)
+    for start in range(0, rows.num_rows, row_count):
+        yield rows.slice(start, row_count)
+
+
 def _count_fields(kind: pa.DataType) -> int:
     """How many columns of plain values a type has, and one more for each list."""
     if pa.types.is_struct(kind):
@@ -151,6 +168,14 @@ def _count_fields(kind: pa.DataType) -> int:
     if pa.types.is_map(kind):
         return _count_fields(kind.key_type) + _count_fields(kind.item_type)
     return 1 + _count_fields(kind.value_type) if pa.types.is_list(kind) else 1
+
+
+def _count_values(array: pa.Array) -> int:
+    if pa.types.is_struct(array.type):
+        return sum(_count_values(array.field(index)) for index in range(array.type.num_fields))
+    if pa.types.is_map(array.type) or pa.types.is_list(array.type):
+        return sum(_count_values(part) for part in read_lists(array)[1])
+    return len(array)
 
 
 def _join(arrow_batches: list[pa.RecordBatch]) -> pa.RecordBatch:

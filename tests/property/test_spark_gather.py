@@ -135,3 +135,26 @@ def test_more_rows_are_joined_where_there_are_many_fields(field_count: int, join
     batch = wide(4, field_count)
     found = [each.num_rows for each in gather_batches([batch] * 8, bytes_min=batch.nbytes)]
     assert found == [4 * joined_count] * (8 // joined_count)
+
+
+def test_a_batch_of_very_many_fields_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "VALUES_MAX", 1000)
+    batch = wide(100, 30)
+    found = list(gather_batches([batch.slice(1, 98)], bytes_min=1))
+    assert [each.num_rows for each in found] == [33, 33, 32]
+    assert pa.Table.from_batches(found) == pa.Table.from_batches([batch.slice(1, 98)])
+    (passed,) = gather_batches([wide(33, 30)], bytes_min=1)
+    assert passed.num_rows == 33
+
+
+def test_items_of_lists_and_maps_count_and_a_row_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "VALUES_MAX", 10)
+    lists = pa.array([[{"a": 1, "b": 2}] * 5] * 4)
+    maps = pa.array([[("k", 1)] * 5] * 4, pa.map_(pa.string(), pa.int64()))
+    for column in (lists, maps):
+        rows = pa.record_batch([column], ["value"])
+        assert [each.num_rows for each in gather_batches([rows.slice(1, 2)], bytes_min=1)] == [1, 1]
+    (plain,) = gather_batches([pa.record_batch([pa.array([b"v"] * 50)], ["value"])], bytes_min=1)
+    assert plain.num_rows == 50
+    huge = pa.record_batch([pa.array([[1] * 50])], ["value"])
+    assert [each.num_rows for each in gather_batches([huge], bytes_min=1)] == [1]
