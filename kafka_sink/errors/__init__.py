@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from kafka_sink.errors.table import ENTRIES, brokers, commits, writes
@@ -118,6 +118,27 @@ class DataError(KafkaSinkError):
     default_entry = writes.ROW_INVALID
     row: int | None = None
     column: str | None = None
+
+
+class RowsRefused(DataError):
+    """The error of the first of several rows, which can make those of the others: a sink that leaves such rows out
+    learns them from one look at a column. A copy, and what another process gets, is the first error alone.
+
+    `error_of` makes the error of a row from it and from its place among those that are refused with it.
+    """
+
+    def __init__(self, rows: Sequence[int], error_of: Callable[[int, int], DataError]) -> None:
+        first = error_of(rows[0], 0)
+        super().__init__(str(first), first.entry, row=first.row, column=first.column)
+        self.rows = rows
+        self.error_of = error_of
+
+    def by_row(self) -> dict[int, DataError]:
+        return {row: self.error_of(row, place) for place, row in enumerate(self.rows)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, (_, text, state) = super().__reduce__()
+        return rebuild, (DataError, text, {name: state[name] for name in state.keys() - {"rows", "error_of"}})
 
 
 class LocalProtocolError(KafkaSinkError):

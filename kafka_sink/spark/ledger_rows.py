@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kafka_sink.commit.ledger_codec import VALUE_BEGINS
-from kafka_sink.errors import DataError
+from kafka_sink.errors import DataError, RowsRefused
 from kafka_sink.options.sink_options import DEFAULT_LEDGER, SinkOptions
 
 
@@ -34,12 +34,15 @@ def check_values(rows: pa.RecordBatch) -> None:
         return
     if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
         column = column.cast(pa.large_binary())
-    begins = pc.starts_with(column, VALUE_BEGINS)
-    if pc.any(begins).as_py():
-        row = pc.index(begins, True).as_py()
-        raise DataError(
-            f"row {row} has a value that begins like a decision of a sink ({VALUE_BEGINS.decode().strip()}) and names "
-            "its topic itself: it may be the ledger of another sink. Write copies of a ledger with the option topic",
-            row=row,
-            column="value",
-        )
+    found = pc.indices_nonzero(pc.starts_with(column, VALUE_BEGINS)).to_pylist()
+    if found:
+        raise RowsRefused(found, _ledger_value_error)
+
+
+def _ledger_value_error(row: int, _: int) -> DataError:
+    return DataError(
+        f"row {row} has a value that begins like a decision of a sink ({VALUE_BEGINS.decode().strip()}) and names "
+        "its topic itself: it may be the ledger of another sink. Write copies of a ledger with the option topic",
+        row=row,
+        column="value",
+    )

@@ -1,7 +1,8 @@
 """Finds and separates rows that can never be sent: record.errors = drop and dead-letter.
 
-Bisects a rejected Arrow batch with the same checks until they reject a single row. So there is no second set of rules,
-and a batch without such a row costs one check.
+The checks are those of `send_arrow`, so there is no second set of rules, and a batch without such a row costs one
+check. Each names all the rows that it refuses. They are left out, and the rest is checked again: a row gets the error
+that it would get alone, and a batch costs one check for each kind of error, however many its rows.
 
 Rows that do not fit the schema of their value or key are found by the encoder, before all this. Their dead letters have
 the column as JSON.
@@ -16,16 +17,17 @@ headers for the error and the origin of the row (formats/records/dead_letter.py)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.errors import ConfigError, DataError, RowsRefused
 from kafka_sink.errors.table.writes import CHANGE_UNKNOWN, EVENT_INCOMPLETE, ROW_ID_MISSING, ROW_PARTITION
-from kafka_sink.formats.records.columns import columns_by_topic
+from kafka_sink.formats.records.columns import RecordColumns, columns_by_topic
 from kafka_sink.formats.records.dead_letter import (
     ERROR,
     HEADER_PREFIX,
@@ -38,7 +40,7 @@ from kafka_sink.formats.records.dead_letter import (
     VALUE_BYTES,
 )
 from kafka_sink.formats.records.scalar import encode_headers
-from kafka_sink.formats.records.varint import Array
+from kafka_sink.formats.records.varint import Array, indices_array
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
@@ -130,27 +132,46 @@ def split_unsendable(
     # Asked only if a row needs it: the producer may know the topic from before partitions were added.
     partition_count = cache(lambda name: len(producer.partitions_for(name, anew=True)))
 
-    def check_rows(part: pa.RecordBatch) -> None:
+    def check_topic(name: str, columns: RecordColumns) -> None:
+        columns.check_record_sizes(options.max_request_size, options.buffer_memory)
+        if name in ledgers:
+            raise RowsRefused(columns.row_ids.tolist(), lambda *_: ledger_row_error(name))
+        try:
+            TOPIC_NAME.parse("topic", name)
+        except ConfigError as error:
+            wrong_name = DataError(str(error), error.entry, column="topic")
+            raise RowsRefused(columns.row_ids.tolist(), lambda *_: wrong_name) from None
+        if columns.partitions is not None:
+            check_partitions(name, columns.row_ids, columns.partitions)
+
+    def check_partitions(name: str, rows: Array, partitions: Array) -> None:
+        count = known_count(name)
+        if int(partitions.max(initial=-1)) < count:
+            return
+        count = max(count, partition_count(name))
+        missing = np.flatnonzero(partitions >= count)
+        numbers = partitions[missing]
+
+        def error_of(row: int, place: int) -> DataError:
+            text = f"row {row} names partition {numbers[place]}; topic {name} has {partition_count(name)}"
+            return DataError(text, ROW_PARTITION, row=row, column="partition")
+
+        if len(missing):
+            raise RowsRefused(rows[missing].tolist(), error_of)
+
+    def check_rows(part: pa.RecordBatch) -> dict[int, DataError]:
         """Every check of `send_arrow`, without sending."""
         if topic is None:
             check_values(part)
+        refused: dict[int, DataError] = {}
         for name, columns in columns_by_topic(part, topic=topic):
-            columns.check_record_sizes(options.max_request_size, options.buffer_memory)
-            if name in ledgers:
-                raise ledger_row_error(name)
             try:
-                TOPIC_NAME.parse("topic", name)
-            except ConfigError as error:
-                raise DataError(str(error), error.entry, column="topic") from None
-            if columns.partitions is None:
-                continue
-            highest = int(columns.partitions.max(initial=-1))
-            if highest >= known_count(name) and highest >= partition_count(name):
-                row = int(columns.row_ids[int(columns.partitions.argmax())])
-                text = f"row {row} names partition {highest}; topic {name} has {partition_count(name)}"
-                raise DataError(text, ROW_PARTITION, row=row, column="partition")
+                check_topic(name, columns)
+            except RowsRefused as error:
+                refused |= error.by_row()
+        return refused
 
-    found = _by_row(dict(_find_refused(rows, 0, check_rows)), is_second)
+    found = _by_row(_find_refused(rows, check_rows), is_second)
     if not found:
         return rows, None
     good = pa.array(_find_kept(rows, found, is_second), pa.int64())
@@ -198,17 +219,30 @@ def reason_of(error: DataError) -> str:
 
 
 def _find_refused(
-    rows: pa.RecordBatch, first: int, check_rows: Callable[[pa.RecordBatch], None]
-) -> Iterator[tuple[int, DataError]]:
-    try:
-        check_rows(rows)
-    except DataError as error:
-        if rows.num_rows == 1:
-            yield first, error
-            return
-        half = rows.num_rows // 2
-        yield from _find_refused(rows.slice(0, half), first, check_rows)
-        yield from _find_refused(rows.slice(half), first + half, check_rows)
+    rows: pa.RecordBatch, check_rows: Callable[[pa.RecordBatch], dict[int, DataError]]
+) -> dict[int, DataError]:
+    """In the order of the rows. `check_rows` returns or raises what it refuses."""
+    found: dict[int, DataError] = {}
+    waiting = [(rows, np.arange(rows.num_rows))]
+    while waiting:
+        part, places = waiting.pop()
+        try:
+            refused = check_rows(part)
+        except RowsRefused as error:
+            refused = error.by_row()
+        except DataError as error:
+            # It is about no single row, as where all of them take too much memory.
+            half = part.num_rows // 2
+            if half:
+                waiting += [(part.slice(0, half), places[:half]), (part.slice(half), places[half:])]
+            else:
+                found[int(places[0])] = error
+            continue
+        found.update((int(places[row]), error) for row, error in refused.items())
+        if 0 < len(refused) < part.num_rows:
+            kept = np.delete(np.arange(part.num_rows), list(refused))
+            waiting.append((part.take(indices_array(kept)), places[kept]))
+    return dict(sorted(found.items()))
 
 
 def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:

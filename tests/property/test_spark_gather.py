@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_sink.formats.records.arrays import distinct_elements
 from kafka_sink.spark import read_ahead
 from kafka_sink.spark.read_ahead import gather_batches
 
@@ -84,3 +85,76 @@ def test_what_would_be_too_large_for_the_offsets_of_a_column_is_not_joined(monke
     small, large = (pa.record_batch([pa.array([bytes(size)])], ["value"]) for size in (500, 4_900))
     found = list(gather_batches([small, small, large, small], bytes_min=2_000))
     assert [batch.num_rows for batch in found] == [2, 1, 1]
+
+
+def rows_of_topics(topic_count: int) -> pa.RecordBatch:
+    """A thousand bytes and some."""
+    names = [f"t{n % topic_count}" for n in range(100)]
+    return pa.record_batch([pa.array(names), pa.array([b"ten bytes."] * 100)], ["topic", "value"])
+
+
+@pytest.mark.parametrize(("topic_count", "joined_count"), [(1, 1), (31, 1), (32, 2), (80, 5)])
+def test_more_rows_are_joined_where_the_call_before_had_many_topics(topic_count: int, joined_count: int) -> None:
+    batch = rows_of_topics(topic_count)
+    found = [each.num_rows for each in gather_batches([batch] * 11, bytes_min=batch.nbytes)]
+    assert found == [100] + [100 * joined_count] * (10 // joined_count)
+
+
+def test_the_rows_of_very_many_topics_are_joined_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "TOPICS_PER_CHUNK", 1)
+    batch = rows_of_topics(50)
+    assert [each.num_rows for each in gather_batches([batch] * 9, bytes_min=batch.nbytes)] == [100, 800]
+
+
+def test_rows_without_topics_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics are counted once for each call, in its first rows; that costs nothing where there is no such column."""
+    looks = []
+
+    def count(array: pa.Array) -> object:
+        looks.append(len(array))
+        return distinct_elements(array)
+
+    monkeypatch.setattr(read_ahead, "distinct_elements", count)
+    batch = rows_of_topics(100)
+    assert len(list(gather_batches([batch.select(["value"])] * 5, bytes_min=1))) == 5 and not looks
+    list(gather_batches([batch] * 7, bytes_min=batch.nbytes))
+    assert looks == [100, 600]
+    monkeypatch.setattr(read_ahead, "ROWS_LOOKED_AT", 10)
+    list(gather_batches([batch], bytes_min=1))
+    assert looks == [100, 600, 10]
+
+
+def wide(row_count: int, field_count: int) -> pa.RecordBatch:
+    fields = [pa.array(range(row_count), pa.int64())] * field_count
+    value = pa.StructArray.from_arrays(fields, [f"f{n}" for n in range(field_count)])
+    return pa.record_batch([pa.array(["k"] * row_count), value], ["key", "value"])
+
+
+@pytest.mark.parametrize(("field_count", "joined_count"), [(200, 1), (256, 2), (2000, 8)])
+def test_more_rows_are_joined_where_there_are_many_fields(field_count: int, joined_count: int) -> None:
+    batch = wide(4, field_count)
+    found = [each.num_rows for each in gather_batches([batch] * 8, bytes_min=batch.nbytes)]
+    assert found == [4 * joined_count] * (8 // joined_count)
+
+
+def test_a_batch_of_very_many_fields_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "VALUES_MAX", 1000)
+    batch = wide(100, 30)
+    found = list(gather_batches([batch.slice(1, 98)], bytes_min=1))
+    assert [each.num_rows for each in found] == [33, 33, 32]
+    assert pa.Table.from_batches(found) == pa.Table.from_batches([batch.slice(1, 98)])
+    (passed,) = gather_batches([wide(33, 30)], bytes_min=1)
+    assert passed.num_rows == 33
+
+
+def test_items_of_lists_and_maps_count_and_a_row_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "VALUES_MAX", 10)
+    lists = pa.array([[{"a": 1, "b": 2}] * 5] * 4)
+    maps = pa.array([[("k", 1)] * 5] * 4, pa.map_(pa.string(), pa.int64()))
+    for column in (lists, maps):
+        rows = pa.record_batch([column], ["value"])
+        assert [each.num_rows for each in gather_batches([rows.slice(1, 2)], bytes_min=1)] == [1, 1]
+    (plain,) = gather_batches([pa.record_batch([pa.array([b"v"] * 50)], ["value"])], bytes_min=1)
+    assert plain.num_rows == 50
+    huge = pa.record_batch([pa.array([[1] * 50])], ["value"])
+    assert [each.num_rows for each in gather_batches([huge], bytes_min=1)] == [1]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.errors import ConfigError, DataError, RowsRefused
 from kafka_sink.errors.table.writes import (
     ROW_PARTITION,
     ROW_TIMESTAMP,
@@ -165,23 +165,25 @@ class RecordColumns:
 
     def check_record_sizes(self, request_bytes_max: int, buffer_bytes_max: int | None = None) -> None:
         """Each record must fit a request of its own (Java's client uses the same size), and the memory for records."""
-        found = self._first_larger(request_bytes_max, HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
         says = f"bytes in a request; max.request.size allows {request_bytes_max}"
-        if found is None and buffer_bytes_max is not None and buffer_bytes_max < request_bytes_max:
-            found = self._first_larger(buffer_bytes_max, RECORD_OVERHEAD_BYTES_MAX)
+        self._refuse_larger(request_bytes_max, HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX, says)
+        if buffer_bytes_max is not None and buffer_bytes_max < request_bytes_max:
             says = f"bytes and never fits into buffer.memory={buffer_bytes_max}"
-        if found is not None:
-            row, size = found
-            raise DataError(f"the record of row {row} takes {size} {says}", ROW_TOO_LARGE, row=row)
+            self._refuse_larger(buffer_bytes_max, RECORD_OVERHEAD_BYTES_MAX, says)
 
-    def _first_larger(self, bytes_max: int, overhead_bytes: int) -> tuple[int, int] | None:
-        """The row of the first record that is larger, and its size."""
+    def _refuse_larger(self, bytes_max: int, overhead_bytes: int, says: str) -> None:
         sizes = self.sizes + overhead_bytes
         largest = sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
         if largest <= bytes_max or not self.row_count:
-            return None
-        index = 0 if isinstance(sizes, int) else int(np.argmax(sizes > bytes_max))
-        return int(self.row_ids[index]), sizes if isinstance(sizes, int) else int(sizes[index])
+            return
+        each = np.broadcast_to(sizes, self.row_count)
+        larger = np.flatnonzero(each > bytes_max)
+        found = each[larger]
+
+        def error_of(row: int, place: int) -> DataError:
+            return DataError(f"the record of row {row} takes {found[place]} {says}", ROW_TOO_LARGE, row=row)
+
+        raise RowsRefused(self.row_ids[larger].tolist(), error_of)
 
     def timestamp_span_ms(self) -> int:
         """The largest difference between two rows' own timestamps."""
@@ -219,26 +221,29 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
         raise ConfigError("no topic: set the option topic or add a column topic", TOPIC_MISSING)
     names = BytesColumn.concat([BytesColumn.from_arrow(chunk) for chunk in _chunks(data, "topic")])
     if names.has_nulls:
-        row = int(np.argmax(names.lengths < 0))
-        raise DataError(
-            f"null topic in row {row}: set the option topic or fill the column topic",
-            ROW_WITHOUT_TOPIC,
-            row=row,
-            column="topic",
-        )
+        raise RowsRefused(np.flatnonzero(names.lengths < 0).tolist(), _no_topic_error)
     distinct, index = distinct_elements(names.elements())
-    topics = [_decode_topic(name, number, index) for number, name in enumerate(distinct)]
+    topics = _decode_topics(distinct, index)
     if len(topics) == 1:
         return [(topics[0], columns)]
     return [(name, columns.take(np.flatnonzero(index == number))) for number, name in enumerate(topics)]
 
 
-def _decode_topic(name: bytes, number: int, index: Array) -> str:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        row = int(np.argmax(index == number))
-        raise DataError(f"the topic of row {row} is not UTF-8", row=row, column="topic") from None
+def _no_topic_error(row: int, _: int) -> DataError:
+    text = f"null topic in row {row}: set the option topic or fill the column topic"
+    return DataError(text, ROW_WITHOUT_TOPIC, row=row, column="topic")
+
+
+def _decode_topics(names: Sequence[bytes], index: Array) -> list[str]:
+    """`index` says which of the names each row has."""
+    is_text = np.array([name.decode(errors="replace").encode() == name for name in names], np.bool_)
+    if not is_text.all():
+        raise RowsRefused(np.flatnonzero(~is_text[index]).tolist(), _topic_text_error)
+    return [name.decode() for name in names]
+
+
+def _topic_text_error(row: int, _: int) -> DataError:
+    return DataError(f"the topic of row {row} is not UTF-8", row=row, column="topic")
 
 
 def _record_sizes(key: BytesColumn | None, value: BytesColumn | None, headers: BytesColumn | None) -> Array | int:
@@ -313,18 +318,19 @@ def _check_numbers(column: str, array: pa.Array, highest: int) -> Array:
     numbers, valid = read_integers(array)
     if int(numbers.min()) < 0:
         is_negative = numbers < 0
-        _refuse_first(column, is_negative if valid is None else is_negative & valid, "is negative")
+        _refuse(column, is_negative if valid is None else is_negative & valid, "is negative")
     if int(numbers.max()) > highest:
-        _refuse_first(column, numbers > highest, f"is above {highest}")
+        _refuse(column, numbers > highest, f"is above {highest}")
     return numbers
 
 
-def _refuse_first(column: str, is_bad: Array, what: str) -> None:
-    bad = np.flatnonzero(is_bad)
-    if len(bad):
-        row = int(bad[0])
+def _refuse(column: str, is_bad: Array, what: str) -> None:
+    def error_of(row: int, _: int) -> DataError:
         text = f"column {column} {what} in row {row}: {_EXPECTED[column]}"
-        raise DataError(text, _ENTRIES[column], row=row, column=column)
+        return DataError(text, _ENTRIES[column], row=row, column=column)
+
+    if bad := np.flatnonzero(is_bad).tolist():
+        raise RowsRefused(bad, error_of)
 
 
 # ---- from rows -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from kafka_sink.errors import DataError
+from kafka_sink.errors import DataError, RowsRefused
 from kafka_sink.errors.table.writes import ROW_HEADERS
 from kafka_sink.formats.records.arrays import distinct_elements, read_lists, valid_mask
 from kafka_sink.formats.records.bytes_column import (
@@ -111,6 +111,9 @@ def _refuse(offsets: Array, valid: Array | None, first_row: int, is_bad: Array, 
     rows = np.searchsorted(offsets, np.flatnonzero(is_bad), side="right") - 1
     if valid is not None:
         rows = rows[valid[rows]]
+
+    def error_of(row: int, _: int) -> DataError:
+        return DataError(f"column {COLUMN} has {what} in row {row}", ROW_HEADERS, row=row, column=COLUMN)
+
     if len(rows):
-        row = first_row + int(rows[0])
-        raise DataError(f"column {COLUMN} has {what} in row {row}", ROW_HEADERS, row=row, column=COLUMN)
+        raise RowsRefused((first_row + rows).tolist(), error_of)
