@@ -111,6 +111,11 @@ class LedgerRecord:
         return TaskIdentity(self.sink_id, self.run, entry.spark_partition, entry.attempt).transactional_id
 
     @property
+    def name_count(self) -> int:
+        described = 0 if self.manifest is None else len(self.manifest.written) + len(self.manifest.topic_ids)
+        return len(self.topics) + len(self.entries) + described
+
+    @property
     def transactions(self) -> list[PreparedTransaction]:
         return [
             PreparedTransaction(
@@ -197,6 +202,11 @@ class LedgerState:
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
     elsewhere: tuple[OtherName, ...] = ()
     chunks: tuple[str, ...] = ()
+
+    @property
+    def name_count(self) -> int:
+        """Topics, partitions, transactions and runs: what makes one state larger than another."""
+        return len(self.claims) + sum(record.name_count for record in (*self.newest.values(), *self.others))
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
         key = ledger_key(record.sink_id, record.key)

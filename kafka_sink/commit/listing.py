@@ -18,6 +18,7 @@ from kafka_sink.commit.ledger_codec import decode_claim, origin_of
 from kafka_sink.commit.ledger_found import Found, Newest, Unmarked, decode_found
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.log_scan import (
+    EARLIEST,
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -42,7 +43,7 @@ from kafka_sink.kafka.wire.apis import (
 )
 
 LIST = "list transactions"
-ENDS, STABLE = "log ends", "stable offsets"
+BEGINS, ENDS, STABLE = "log start offsets", "log ends", "stable offsets"
 MARKS = "describe producers"
 # Of all sinks: anybody may have written a topic that looks like a ledger.
 HELD_BYTES_MAX = 256 * 1024 * 1024
@@ -234,22 +235,25 @@ class _Marks(ProducerQuestion):
         self.last.update({(*where, one["producer_id"]): one["last_sequence"] for one in own})
 
 
-class LogEnds(CommitStep):
-    """High watermarks (`end`) and last stable offsets (`stable`) by partition, from two requests to each leader. What
-    is between them is held back by open transactions, of whichever application. A partition without an answer is in
-    neither, and `last_trouble` says why."""
+class LogOffsets(CommitStep):
+    """What requests to each leader tell of its partitions; `questions`: a timestamp and an isolation level for each
+    purpose. A partition without an answer is not in `told`, and `last_trouble` says why."""
 
-    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        partitions: Sequence[tuple[str, int]],
+        questions: Mapping[str, tuple[int, int]],
+    ) -> None:
         super().__init__(settings)
-        self.end: dict[tuple[str, int], int] = {}
-        self.stable: dict[tuple[str, int], int] = {}
+        self.told: dict[str, dict[tuple[str, int], int]] = {purpose: {} for purpose in questions}
+        self._questions = questions
         self._partitions = tuple(partitions)
 
     def ask_first(self, now_ms: int) -> None:
-        # The stable one first: records written in between must not put it above the end.
-        for purpose, isolation in ((STABLE, READ_COMMITTED), (ENDS, READ_UNCOMMITTED)):
+        for purpose, (timestamp, isolation) in self._questions.items():
             if self._partitions:
-                body = offsets_body(self._partitions, LATEST, isolation)
+                body = offsets_body(self._partitions, timestamp, isolation)
                 target, lowest = Leaders(self._partitions), LIST_OFFSETS.isolated_since
                 self.asks.add(now_ms, Ask(target, LIST_OFFSETS, body, purpose, version_min=lowest))
 
@@ -262,10 +266,34 @@ class LogEnds(CommitStep):
     on_lost = on_bodies
 
     def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
-        found = self.stable if ask.purpose == STABLE else self.end
+        found = self.told[ask.purpose]
         for topic in body["topics"]:
             for told in topic["partitions"]:
                 if driver_outcome(LIST_OFFSETS, told["error_code"]) is DriverOutcome.DONE:
                     found[topic["name"], told["partition_index"]] = told["offset"]
                 else:
                     self.last_trouble = describe_answer(LIST_OFFSETS.name, told["error_code"])
+
+
+class LogEnds(LogOffsets):
+    """High watermarks (`end`) and last stable offsets (`stable`) by partition. What is between them is held back by
+    open transactions, of whichever application."""
+
+    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]]) -> None:
+        # The stable one first: records written in between must not put it above the end.
+        questions = {STABLE: (LATEST, READ_COMMITTED), ENDS: (LATEST, READ_UNCOMMITTED)}
+        super().__init__(settings, partitions, questions)
+        self.stable, self.end = self.told[STABLE], self.told[ENDS]
+
+
+class LogExtents(LogOffsets):
+    """What readers of committed records find: log start offsets and last stable offsets."""
+
+    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]]) -> None:
+        questions = {BEGINS: (EARLIEST, READ_COMMITTED), STABLE: (LATEST, READ_COMMITTED)}
+        super().__init__(settings, partitions, questions)
+
+    @property
+    def extents(self) -> dict[tuple[str, int], tuple[int, int]]:
+        begins, stable = self.told[BEGINS], self.told[STABLE]
+        return {where: (begins[where], stable[where]) for where in begins if where in stable}

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafka_sink.commit.receipt import BatchId, WrittenPartition
+from kafka_sink.commit.receipt import BatchId, WrittenPartition, group_by_topic
 from kafka_sink.kafka.client.ask import Leader
 
 FORMAT_VERSION = 1
@@ -70,15 +70,14 @@ def manifest_value(manifest: Manifest, named: Mapping[str, object]) -> bytes:
 
 
 def _by_topic(written: Sequence[WrittenPartition], ids: Mapping[str, str]) -> dict[str, dict[str, object]]:
-    topics: dict[str, dict[str, object]] = {}
-    for topic in sorted({each.topic for each in written}):
-        ranges = [each for each in written if each.topic == topic]
-        topics[topic] = {
+    return {
+        topic: {
             **({"id": ids[topic]} if topic in ids else {}),
             "rows": sum(each.row_count for each in ranges),
             "partitions": [[each.partition, each.first_offset, each.last_offset, each.row_count] for each in ranges],
         }
-    return topics
+        for topic, ranges in sorted(group_by_topic(written).items())
+    }
 
 
 def partition_of_key(key: bytes, count: int) -> int:

@@ -229,6 +229,13 @@ def without_letters(
     return tuple(each for each in counted if each.row_count)
 
 
+def group_by_topic(written: Iterable[WrittenPartition]) -> dict[str, list[WrittenPartition]]:
+    found: dict[str, list[WrittenPartition]] = {}
+    for each in written:
+        found.setdefault(each.topic, []).append(each)
+    return found
+
+
 def _merge_partitions(every: Iterable[WrittenPartition]) -> tuple[WrittenPartition, ...]:
     """One for each partition, in order."""
     partitions: dict[tuple[str, int], WrittenPartition] = {}

@@ -79,14 +79,18 @@ ONCE = (NOT_TOLD.partition("{")[0], OPEN_ELSEWHERE, COPIED_LATE)
 # Planning looks at the ledger's topic in its own process, once; a commit at its first batch and every hour. It costs a
 # request beside those of the check before the decision.
 LEDGER_LOOK_MS = 3_600_000
-DRIVERS_MAX = 32
+# One for each stream, also for those that have ended. A stream without one fences and reads the ledger at each commit.
+# It has neither connections nor threads; 20 kB are usual.
+DRIVERS_MAX = 1_000
+# What their ledgers may name altogether, in topics, partitions and runs: 30 MB.
+NAMES_MAX = 200_000
 # Idle clients that are kept, of all producer options together: the queries of an application usually share theirs. More
 # may be in use.
 IDLE_CLIENTS_MAX = 8
 # Old decisions of other drivers that one planning closes.
 CLOSED_MAX = 5
-# Limit of cached configurations: inside foreachBatch each batch may have a new one.
-CHECKS_MAX = 64
+# Limit of cached configurations: each stream has one, and inside foreachBatch each batch may have a new one.
+CHECKS_MAX = 1_000
 # In one line of the log.
 TOPICS_SHOWN_MAX = 8
 NOT_ABORTED = (
@@ -122,6 +126,12 @@ class Driver:
         self._settings: DeliverySettings | None = None
         self._known_support = support
         self._manifest_partition: int | None = None
+
+    @property
+    def name_count(self) -> int:
+        """By how much it is larger than other drivers."""
+        ledger = self._session.ledger
+        return 0 if ledger is None else ledger.name_count
 
     def commit(
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], schemas: Mapping[str, int] = NO_SCHEMAS
@@ -309,6 +319,11 @@ class FinishedBatch(NamedTuple):
         return any(each.transaction is not None for each in self.receipts)
 
     @property
+    def has_successors(self) -> bool:
+        """The run goes on with other batches, under the same write."""
+        return not self.key.is_label and self.write in ("", self.run)
+
+    @property
     def is_recorded(self) -> bool:
         """Even if its tasks have written nothing. A batch whose plan has no task does not know its query."""
         is_named = bool(self.key.query_id) or self.key.is_label
@@ -467,9 +482,19 @@ def _topics_text(options: SinkOptions, receipts: Iterable[TaskReceipt]) -> str:
     return ", ".join(named[:TOPICS_SHOWN_MAX]) + more
 
 
+class KeptDriver(NamedTuple):
+    """It is for batches with this `use` alone."""
+
+    use: tuple[SinkOptions, str, str, str, str]
+    driver: Driver
+
+
 # What this process keeps between operations.
 CLIENTS = PerProcess(lambda: ClientPool(IDLE_CLIENTS_MAX))
-DRIVERS: PerProcess[Shelf[tuple[SinkOptions, str, str, str, str], Driver]] = PerProcess(lambda: Shelf(DRIVERS_MAX))
+# By the brokers and the topic of their ledger, and by their own sink id.
+DRIVERS: PerProcess[Shelf[tuple[object, str, str], KeptDriver]] = PerProcess(
+    lambda: Shelf(DRIVERS_MAX, NAMES_MAX, lambda kept: kept.driver.name_count)
+)
 ANSWERS: PerProcess[SharedAnswers[tuple[SinkOptions, str | None, BatchKey | None], SinkOptions]] = PerProcess(
     lambda: SharedAnswers(CHECKS_MAX)
 )
@@ -477,13 +502,23 @@ ANSWERS: PerProcess[SharedAnswers[tuple[SinkOptions, str | None, BatchKey | None
 
 def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Client], CommitResult]) -> CommitResult:
     """The kept driver of this sink, run and write; one that failed is dropped. One that is still closing its last
-    decision is waited for; it is put back, and its client too, when that is done. If it fails, the client is closed."""
-    where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
+    decision is waited for; it is put back, and its client too, when that is done. If it fails, the client is closed.
+
+    Drivers of the same stream fence each other, so those of an earlier run or of other options are of no use any more.
+    """
+    use = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
     own_sink_id = sink_id_of_query(sink_id, batch.key.query_id)
+    where = (batch.options.producer.bootstrap_servers, batch.options.ledger_topic, own_sink_id)
     CLOSINGS.value.wait(own_sink_id)
-    driver = DRIVERS.value.take(where) or Driver(
-        batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink
+    found = [kept.driver for kept in DRIVERS.value.take_all(where) if kept.use == use]
+    driver = (
+        found[-1] if found else Driver(batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink)
     )
+
+    def put_back() -> None:
+        if batch.has_successors:
+            DRIVERS.value.put(where, KeptDriver(use, driver))
+
     with ExitStack() as stack:
         client = stack.enter_context(CLIENTS.value.borrow(batch.options.producer))
         result = act(driver, client)
@@ -495,11 +530,11 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
                 with suppress(Exception):
                     with borrowed:
                         driver.close(client, closing)
-                    DRIVERS.value.put(where, driver)
+                    put_back()
 
             CLOSINGS.value.begin(own_sink_id, close)
             return result
-    DRIVERS.value.put(where, driver)
+    put_back()
     return result
 
 

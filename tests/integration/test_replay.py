@@ -32,6 +32,7 @@ from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.errors import DataError, OperationTimeout
 from kafka_sink.formats.records import headers as encoded_headers
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
+from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.operate.cli import replay
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
@@ -215,6 +216,33 @@ def test_a_row_whose_partition_was_missing_comes_to_it_or_to_that_of_its_key(
     with Producer({"bootstrap.servers": servers}) as producer:
         of_key = producer.send(BACK, b"9", b"7").result().partition
     assert places(servers) == sorted([(3, b"3"), (of_key, b"9"), (of_key, b"9")])
+
+
+@pytest.mark.embedded_kafka(topics={DEAD: 40, BACK: 3})
+def test_what_is_asked_does_not_grow_with_partitions_and_letters(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests tell where the letters of all partitions are, and the target is looked at once for each write."""
+    servers = broker.bootstrap_servers
+    send(servers, letters_of_partitions(list(range(60)), "partition"))
+    asked, looked = Counter[str](), list[str]()
+    send_request, partitions_for = NodeSet.send, Producer.partitions_for
+
+    def count_requests(nodes: NodeSet, node: object, request: Any, now_ms: int) -> object:
+        asked[request.api.name] += 1
+        return send_request(nodes, node, request, now_ms)  # type: ignore[arg-type]
+
+    def count_looks(producer: Producer, topic: str, **more: bool) -> object:
+        looked.append(topic)
+        return partitions_for(producer, topic, **more)
+
+    monkeypatch.setattr(NodeSet, "send", count_requests)
+    monkeypatch.setattr(Producer, "partitions_for", count_looks)
+    assert shell(*words(servers, "--dry-run")).exit_code == 0
+    assert asked["ListOffsets"] == 2
+    done = shell(*words(servers, "--yes", "--batch-size", "20", "--json"))
+    assert done.content["written_now"] == 60 and [place for place, _ in places(servers)].count(0) > 0
+    assert looked == [BACK] * 3
 
 
 @pytest.mark.embedded_kafka(topics={DEAD: 1})

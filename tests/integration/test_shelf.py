@@ -28,6 +28,17 @@ def test_all_of_one_kind_are_taken_at_once_and_the_others_stay() -> None:
     assert shelf.put("c", 4) == [] and shelf.put("c", 5) == [], "there is room again"
 
 
+def test_large_things_take_the_room_of_several_and_the_last_one_stays_however_large() -> None:
+    shelf: Shelf[str, str] = Shelf(9, 6, len)
+    assert shelf.put("a", "xx") == shelf.put("b", "xx") == shelf.put("c", "xx") == []
+    assert shelf.put("d", "xxx") == ["xx", "xx"], "a and b were used least recently"
+    assert shelf.take("c") == "xx" and shelf.put("e", "xxx") == [], "what was taken takes no room"
+    assert shelf.put("f", "x" * 7) == ["xxx", "xxx"]
+    assert shelf.put("g", "x") == ["x" * 7]
+    assert shelf.take_all("g") == ["x"] and shelf.put("h", "x" * 6) == []
+    assert shelf.clear() == ["x" * 6] and shelf.put("a", "xxx") == shelf.put("b", "xxx") == []
+
+
 def test_no_two_threads_have_the_same_thing() -> None:
     shelf: Shelf[int, list[int]] = Shelf(THREADS // 2)
     start = threading.Barrier(THREADS)

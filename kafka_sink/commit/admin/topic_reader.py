@@ -11,6 +11,7 @@ from kafka_sink.commit.admin.asking import Bodies, Lacks
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.log_scan import (
     EARLIEST,
+    FETCH_BYTES_MAX,
     LATEST,
     READ_COMMITTED,
     RawBatch,
@@ -81,15 +82,20 @@ class PartitionReader:
                 # Records that are there must not be skipped: this leader may be behind, too.
                 is_there = True
 
-    def first_batches(self, offset: int, end: int) -> Iterator[RawBatch]:
-        """Those below `end` that readers see, not decoded, from the first answer that has any."""
-        while offset < end:
-            records, aborted = self._fetch(offset, is_there=True)
-            found = list(committed_batches(records, aborted))
-            yield from found
-            offset = end if found else end_of_batches(records, offset)
+    def first_batches(self, offset: int, end: int, bytes_max: int) -> Iterator[RawBatch]:
+        """Those below `end` that readers see, not decoded, until there are so many bytes of them. Brokers cut an answer
+        after that as well, but for its first batch, which is whole however large it is."""
+        seen, asked = 0, bytes_max
+        while offset < end and seen < bytes_max:
+            records, aborted = self._fetch(offset, is_there=True, bytes_max=asked)
+            for batch in committed_batches(records, aborted):
+                seen += len(batch.content)
+                yield batch
+            offset = end_of_batches(records, offset)
+            # Where readers see nothing, it may go on so.
+            asked = bytes_max if seen else FETCH_BYTES_MAX
 
-    def _fetch(self, offset: int, *, is_there: bool) -> tuple[bytes, Any]:
+    def _fetch(self, offset: int, *, is_there: bool, bytes_max: int | None = None) -> tuple[bytes, Any]:
         """Whole batches with the aborted transactions among them; none if the offset is out of range. `is_there`: then
         it is asked for again."""
 
@@ -104,7 +110,7 @@ class PartitionReader:
             return self._trouble_of(FETCH, answer.error_code)
 
         body = self._ask(
-            FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED), lacks,
+            FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED, bytes_max=bytes_max), lacks,
             version_max=FETCH.last_by_name, find_again=is_there,
         )  # fmt: skip
         answer = read_fetch_answer(body)

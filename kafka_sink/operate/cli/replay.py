@@ -16,7 +16,7 @@ from kafka_sink.commit.admin.topic_reader import PartitionReader
 from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.ledger_policy import CLEANUP
-from kafka_sink.commit.listing import NotAnswered
+from kafka_sink.commit.listing import LogExtents, NotAnswered
 from kafka_sink.commit.messages import some
 from kafka_sink.commit.replay import Replay, ReplayPlan, Restored, default_name
 from kafka_sink.commit.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
@@ -72,8 +72,14 @@ class ReplaySession(ClusterSession):
         self.is_compacted = "compact" in ((target.configs or {}).get(CLEANUP) or "")
         source_id = "" if source.topic_id == NO_TOPIC_ID else source.topic_id.hex()
         known = {} if topic_state(self.client, self.ledger_topic) is None else self.list_replays()
-        extents = {partition: self.reader(partition).extent() for partition in range(len(source.replicas))}
+        extents = self._extents(len(source.replicas))
         return self.replay.plan(known, source_id, extents, cluster_id=self.client.cluster_id())
+
+    def _extents(self, partition_count: int) -> dict[int, tuple[int, int]]:
+        """All leaders are asked at once; of a partition without an answer its own is, until there is one."""
+        partitions = [(self.replay.source, partition) for partition in range(partition_count)]
+        told = self.client.run_step(LogExtents(self._settings(), partitions)).extents
+        return {where[1]: told.get(where) or self.reader(where[1]).extent() for where in partitions}
 
     def list_replays(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
         """The progress of every replay in the ledger, by name."""
@@ -138,6 +144,8 @@ class _Writer:
     def __init__(self, options: ProducerOptions, ledger_topic: str) -> None:
         self._producer = Producer(options)
         self._ledger_topic = ledger_topic
+        # Of the target, as it is in the write at hand; None: no record of it has needed to know.
+        self._partition_count: int | None = None
 
     def __enter__(self) -> _Writer:
         return self
@@ -163,6 +171,7 @@ class _Writer:
 
     def write(self, records: Sequence[Restored], topic: str, progress: ReplayProgress) -> None:
         self._producer.begin_transaction()
+        self._partition_count = None
         for restored in records:
             self._send(restored, topic)
         value = encode_progress(replace(progress, wall_ms=int(time.time() * 1000)))
@@ -187,9 +196,11 @@ class _Writer:
     def _partition(self, restored: Restored, topic: str) -> int | None:
         """None: that of its key. A partition that the row's topic had not may have been added since."""
         partition = restored.partition
-        if partition is not None and restored.lacked and partition >= len(self._producer.partitions_for(topic)):
-            return None
-        return partition
+        if partition is None or not restored.lacked:
+            return partition
+        if self._partition_count is None:
+            self._partition_count = len(self._producer.partitions_for(topic))
+        return partition if partition < self._partition_count else None
 
 
 def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

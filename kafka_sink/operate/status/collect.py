@@ -37,7 +37,7 @@ from kafka_sink.errors import AuthenticationError, BrokerError, ConfigError, Kaf
 from kafka_sink.errors.table.commits import NO_LEDGER
 from kafka_sink.formats.records.skim import skim_batch
 from kafka_sink.kafka.client.ask import AnyBroker, Repeat
-from kafka_sink.kafka.client.cluster import NO_LEADER
+from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, LIST_TRANSACTIONS, RESOURCE_TOPIC
 from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION
@@ -54,6 +54,10 @@ BETWEEN_LOOKS_S = 1.0
 # How much is read of a topic, of which nothing is known, to see whether it is a ledger. Those of a sink have one record
 # in each batch; copies and the progress of replays have other ones, perhaps first.
 RECOGNISED_BATCHES, RECOGNISED_RECORDS_MAX, RECOGNISED_BYTES_MAX = 100, 1_000, 1024 * 1024
+# Of all batches together, as they are in the log: a cluster may have thousands of such topics.
+LOOKED_AT_BYTES = 64 * 1024
+# When a topic that goes on behind that is looked into again. What is written there changes nothing; compaction may.
+AGAIN_MS = 600_000
 NOT_LISTED = "these brokers do not list transactions (Kafka before 3.0): only ledgers and offsets were looked at"
 
 
@@ -62,6 +66,14 @@ class FoundLedgers(NamedTuple):
 
     topics: list[str]
     notes: list[str]
+
+
+class OtherTopic(NamedTuple):
+    """A topic that was no ledger when its log had this extent. `again_ms`: it was not looked at to its end, and is
+    taken for what it was until then."""
+
+    extent: tuple[int, int]
+    again_ms: int | None
 
 
 class ListedId(NamedTuple):
@@ -84,6 +96,8 @@ class ClusterLook:
         self._patience_ms = patience_ms
         self._notes: list[str] = []
         self._limits: list[str] = []
+        # By name and topic id.
+        self._others: dict[tuple[str, bytes], OtherTopic] = {}
         # By ledger topic and key, of records whose drivers' clocks were ahead: which was seen last, and when first.
         self._first_seen: dict[tuple[str, str], tuple[tuple[str, int] | None, int]] = {}
         # The stable offsets at which readers wait, and the transactions that were there when it was seen first.
@@ -140,7 +154,9 @@ class ClusterLook:
             if len(row["partitions"]) == 1 and not row["is_internal"] and name not in known
         ]
         notes: list[str] = []
-        recognised = [name for name in self._list_compacted(single, notes) if self._recognise_ledger(name, notes)]
+        ids = {name: topics[name].get("topic_id", NO_TOPIC_ID) for name in self._list_compacted(single, notes)}
+        self._others = {one: seen for one, seen in self._others.items() if one in ids.items()}
+        recognised = [name for name, topic_id in ids.items() if self._recognise_ledger(name, topic_id, notes)]
         found = list(dict.fromkeys([*known, *recognised]))
         if not found and not self.asked_topics:
             raise ConfigError(
@@ -167,16 +183,33 @@ class ClusterLook:
                 elif isinstance(configs, BrokerError) and configs.code != UNKNOWN_TOPIC_OR_PARTITION:
                     notes.append(_unknown_text(resource.name, configs))
 
-    def _recognise_ledger(self, topic: str, notes: list[str]) -> bool:
+    def _recognise_ledger(self, topic: str, topic_id: bytes, notes: list[str]) -> bool:
         """A topic that this principal may not read is none that it could tell anything about."""
-        reader = PartitionReader(self.client, topic, 0, self._patience_ms)
         try:
-            return any(map(_has_decisions, islice(reader.first_batches(*reader.extent()), RECOGNISED_BATCHES)))
+            return self._looks_like_a_ledger(topic, topic_id)
         except AuthenticationError:
             raise  # one topic after the other would be tried
         except KafkaSinkError as error:
             if not (isinstance(error, BrokerError) and error.code == TOPIC_AUTHORIZATION_FAILED):
                 notes.append(_unknown_text(topic, error))
+        return False
+
+    def _looks_like_a_ledger(self, topic: str, topic_id: bytes) -> bool:
+        known, at_ms = self._others.get((topic, topic_id)), self.client.now_ms()
+        if known is not None and known.again_ms is not None and at_ms < known.again_ms:
+            return False
+        reader = PartitionReader(self.client, topic, 0, self._patience_ms)
+        extent = reader.extent()
+        if known == OtherTopic(extent, None):
+            return False
+        count = size = 0
+        for batch in islice(reader.first_batches(*extent, LOOKED_AT_BYTES), RECOGNISED_BATCHES):
+            if _has_decisions(batch):
+                return True
+            count, size = count + 1, size + len(batch.content)
+        goes_on = count == RECOGNISED_BATCHES or size >= LOOKED_AT_BYTES
+        if topic_id != NO_TOPIC_ID:  # else it may be another one of the same name next time
+            self._others[topic, topic_id] = OtherTopic(extent, at_ms + AGAIN_MS if goes_on else None)
         return False
 
     def read_ledger(self, topic: str) -> LedgerFacts:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from kafka_sink.commit.receipt import BatchSummary, summarize_receipts
+from kafka_sink.commit.receipt import BatchSummary, WrittenPartition, group_by_topic, summarize_receipts
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport
@@ -67,23 +67,24 @@ def _outputs(
     summary = summarize_receipts(report.receipts)
     named = [{"name": name, "type": kind} for name, kind in fields]
     facets = {"schema": _facet("1-2-0", "SchemaDatasetFacet", {"fields": named})} if fields else {}
+    written = group_by_topic(summary.written)
     is_delivered = event_type == "COMPLETE" and report.outcome == DELIVERED
     return [
         {
             "namespace": namespace_of(options),
             "name": topic,
             "facets": facets,
-            "outputFacets": _output_facets(topic, summary) if is_delivered else {},
+            "outputFacets": _output_facets(topic, written[topic], summary) if is_delivered else {},
         }
         for topic in sorted(summary.topics)
     ]
 
 
-def _output_facets(topic: str, summary: BatchSummary) -> dict[str, Any]:
+def _output_facets(topic: str, written: Sequence[WrittenPartition], summary: BatchSummary) -> dict[str, Any]:
     ranges = [
         {"partition": each.partition, "firstOffset": each.first_offset, "lastOffset": each.last_offset,
          "rowCount": each.row_count}
-        for each in summary.written if each.topic == topic
+        for each in written
     ]  # fmt: skip
     statistics: dict[str, Any] = {"rowCount": summary.topics[topic].row_count}
     if len(summary.topics) == 1:

@@ -46,6 +46,9 @@ class OneLog:
         self.batches = batches
         self.fetched: list[int] = []
 
+    def now_ms(self) -> int:
+        return 0
+
     def ask_metadata(self, _body: object) -> Mapping[str, Any]:
         more = {"error_code": 0, "is_internal": False, "partitions": [{"partition_index": 0, "leader_id": 1}]}
         return {"topics": [{"name": name, **more} for name in (DEFAULT_LEDGER, OTHER)]}

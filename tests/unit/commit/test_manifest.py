@@ -23,6 +23,7 @@ from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.options.parse_sink import parse_sink_options
+from tests.support.counted_name import CountedName, written_names
 from tests.unit.commit.test_ledger import record
 
 WRITTEN = (WrittenPartition("a", 0, 3, 10, 14), WrittenPartition("a", 7, 1, -1, -1), WrittenPartition("b", 0, 2, 5, 6))
@@ -60,6 +61,13 @@ def test_only_the_record_that_closes_a_decision_has_one() -> None:
         },
         "schemas": {"value": 17},
     }
+
+
+def test_of_many_topics_each_partition_is_looked_at_a_few_times_alone() -> None:
+    written = tuple(WrittenPartition(*where, 1, 0, 0) for where in written_names(300, 4))
+    key_and_value = replace(made(Kind.DONE), manifest=replace(MANIFEST, written=written)).manifest_record
+    assert key_and_value is not None and len(json.loads(key_and_value[1])["topics"]) == 300
+    assert CountedName.compared <= 3 * len(written)
 
 
 def test_it_says_in_which_cluster_and_topics_its_rows_are() -> None:

@@ -40,6 +40,7 @@ from kafka_sink.telemetry.metrics.prometheus_text import number_text, prometheus
 from kafka_sink.telemetry.metrics.push import group_path
 from kafka_sink.telemetry.metrics.stream_figures import StreamFigures, stream_of
 from kafka_sink.telemetry.metrics.trace_ids import TraceIds, instance_of, sink_name
+from tests.support.counted_name import CountedName, written_names
 
 NS = 1_000_000
 KEY = BatchKey("q-1", 4)
@@ -410,6 +411,13 @@ def test_an_event_of_lineage_tells_what_was_written_at_the_end_alone() -> None:
     assert "size" not in of_a["outputStatistics"], "bytes are not counted by topic"
     assert end["outputs"][0]["facets"]["schema"]["fields"] == [{"name": "id", "type": "bigint"}]
     assert event("COMPLETE", lineage_fields=())["outputs"][0]["facets"] == {}
+
+
+def test_of_many_topics_each_partition_is_looked_at_a_few_times_alone() -> None:
+    written = tuple(WrittenPartition(*where, 1, 0, 0) for where in written_names(300, 4))
+    told = event("COMPLETE", replace(REPORT, receipts=(replace(FIRST, written=written),), figures=(None,)))
+    assert len(told["outputs"]) == 300
+    assert CountedName.compared <= 10 * len(written)
 
 
 def test_an_event_of_a_batch_that_was_not_delivered_tells_no_rows() -> None:
