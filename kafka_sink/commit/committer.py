@@ -39,7 +39,7 @@ from kafka_sink.commit.preflight import Preflight
 from kafka_sink.commit.receipt import UNNAMED_BATCH, known_extents, summarize_receipts
 from kafka_sink.commit.session import CommitResult, Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import Sweep, decided_transactions, open_transactions, sweep_rule
-from kafka_sink.commit.takeover import Claim, Fence, is_first_of_its_line
+from kafka_sink.commit.takeover import LOOKS_MAX, Claim, Fence, is_first_of_its_line
 from kafka_sink.commit.unmarked import UnmarkedTransactions
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
