@@ -68,7 +68,7 @@ class Traffic:
 
     def of(self, look: ClusterLook) -> tuple[list[str], Counter[str], int]:
         self.sent, self.received = Counter(), 0
-        found, notes = look.find_ledgers()
+        found, notes = look.look_for_ledgers()
         assert notes == []
         return [topic for topic in found if topic != DEFAULT_LEDGER], self.sent, self.received
 

@@ -33,7 +33,7 @@ HIDDEN_SHOWN_MAX = 5
 def recover_all(sink: SinkClient, given: argparse.Namespace) -> Report:
     named = [] if sink.ledger_topic == DEFAULT_LEDGER else [sink.ledger_topic]
     cluster = ClusterLook(sink.client, sink.commands.brokers, named, given.timeout * 1000)
-    topics, notes = cluster.find_ledgers()
+    topics, notes = cluster.look_for_ledgers()
     read_ledgers = [cluster.read_ledger(topic) for topic in topics]
     ledgers = [each for each in read_ledgers if each.topic in (DEFAULT_LEDGER, *named)]
     notes += filter(None, [_left_text(each, cluster.brokers) for each in read_ledgers if each not in ledgers])

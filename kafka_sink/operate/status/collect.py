@@ -110,7 +110,7 @@ class ClusterLook:
         self._notes, self._limits = [], []
         self.client.reach(self._patience_ms)
         topics = self._list_topics()
-        ledgers, unknown = self.find_ledgers(topics)
+        ledgers, unknown = self.look_for_ledgers(topics)
         self._notes += unknown
         read = [self.read_ledger(topic) for topic in ledgers]
         listed = self._list_transactions(topics)
@@ -142,7 +142,7 @@ class ClusterLook:
 
     # ---- ledgers -------------------------------------------------------------------------------------------------
 
-    def find_ledgers(self, topics: Mapping[str, Mapping[str, Any]] | None = None) -> FoundLedgers:
+    def look_for_ledgers(self, topics: Mapping[str, Mapping[str, Any]] | None = None) -> FoundLedgers:
         topics = self._list_topics() if topics is None else topics
         missing = [topic for topic in self.named if topic not in topics]
         if missing:

@@ -117,16 +117,16 @@ def test_headers_without_a_byte_are_counted_too() -> None:
         decode_batch(batch)
 
 
-def find_ledgers(batches: Sequence[bytes]) -> list[str]:
+def look_for_ledgers(batches: Sequence[bytes]) -> list[str]:
     look = ClusterLook(OneLog(batches), BrokerArguments(), (), 1_000)  # type: ignore[arg-type]
-    topics, notes = look.find_ledgers()
+    topics, notes = look.look_for_ledgers()
     assert notes == []
     return topics
 
 
 def test_a_topic_of_bombs_is_no_ledger_and_takes_no_memory_to_find_out() -> None:
     found: list[str] = []
-    assert memory_of(lambda: found.extend(find_ledgers([BOMB] * 300))) < 10 * MIB
+    assert memory_of(lambda: found.extend(look_for_ledgers([BOMB] * 300))) < 10 * MIB
     assert found == [DEFAULT_LEDGER]
 
 
@@ -134,5 +134,5 @@ def test_a_topic_of_bombs_is_no_ledger_and_takes_no_memory_to_find_out() -> None
 def test_a_ledger_is_recognised_whatever_is_written_before_its_first_decision(codec: str) -> None:
     decision = batch_of(Record(0, b"orders", VALUE_BEGINS + b"1 json\n" + b"{" * (3 * MIB)), codec=codec)
     many = batch_of(*[Record(0, b"k", b"v")] * 1_001)
-    assert find_ledgers([BOMB, many, batch_of(Record(0, b"replay", b"{}")), decision]) == [DEFAULT_LEDGER, OTHER]
-    assert find_ledgers([many] * RECOGNISED_BATCHES + [decision]) == [DEFAULT_LEDGER]
+    assert look_for_ledgers([BOMB, many, batch_of(Record(0, b"replay", b"{}")), decision]) == [DEFAULT_LEDGER, OTHER]
+    assert look_for_ledgers([many] * RECOGNISED_BATCHES + [decision]) == [DEFAULT_LEDGER]
