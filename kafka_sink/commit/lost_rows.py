@@ -9,7 +9,8 @@ leader tells of all records.
 
   another producer's record is there    the row is lost
   no record is there for five seconds   the row is lost
-  it is there                           the leader has told something else, and the batch goes on
+  it is there                           the leader has told something else, or as of before if it was replaced: what
+                                        it told of open transactions is asked for again, and the batch goes on
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from kafka_sink.commit.log_scan import FetchedPartition, fetch_ask, raw_batches
-from kafka_sink.commit.open_parts import ShortPart
+from kafka_sink.commit.open_parts import Partition, ShortPart
 from kafka_sink.kafka.client.ask import Ask, Leader
 
 LAST_ROWS = "look for the last row of a task"
@@ -38,6 +39,8 @@ class LostRows:
 
     def __init__(self) -> None:
         self.problem = self.note = ""
+        # Partitions whose leaders told of fewer rows than there are.
+        self.outdated: dict[Partition, None] = {}
         self._short: Sequence[ShortPart] = ()
         # Since when a look has found nothing.
         self._missing_since_ms: dict[int, int] = {}
@@ -69,6 +72,7 @@ class LostRows:
         if owner != one.transaction.identity:
             self.problem = self.problem or _loss_text(one)
         else:
+            self.outdated[one.written.topic, one.written.partition] = None
             self.on_doubt(number, "their last record is there")
         return True
 

@@ -183,11 +183,11 @@ class Preflight(DescribeTransactions):
             is_known=self._session.has_few_producers,
         )
 
-    def _ask_leaders(self, now_ms: int, number: int) -> None:
+    def _ask_leaders(self, now_ms: int, number: int, *, find_again: bool = False) -> None:
         if not self.open_parts.missing:
             return
         target, body = self.open_parts.question()
-        self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, OPEN_PARTS, number))
+        self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, OPEN_PARTS, number, find_again=find_again))
 
     @property
     def notes(self) -> list[str]:
@@ -330,7 +330,8 @@ class Preflight(DescribeTransactions):
         else:
             self._session.has_few_producers = not self.open_parts.is_crowded
             self._session.crowded_ms = now_ms if self.open_parts.is_crowded else None
-            self._look_for_last_rows(now_ms)
+            if not self._lost_rows.outdated:
+                self._look_for_last_rows(now_ms)
 
     def _look_for_last_rows(self, now_ms: int) -> None:
         """Where a leader tells of fewer records than were acknowledged."""
@@ -350,6 +351,9 @@ class Preflight(DescribeTransactions):
             self.asks.repeat(now_ms, ask, find_again=True)
             return
         self.asks.drop(ask)
+        if self._lost_rows.outdated and all(each.purpose != LAST_ROWS for each in self.asks):
+            self.open_parts.ask_again(self._lost_rows.outdated)
+            self._ask_leaders(now_ms, ask.number, find_again=True)
 
     def _on_metadata(self, now_ms: int, ask: Ask, metadata: Mapping[str, Any]) -> None:
         moved = moved_problem(self.settings, metadata)

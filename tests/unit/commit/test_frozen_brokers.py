@@ -87,6 +87,22 @@ def test_a_batch_whose_time_ends_meanwhile_names_what_was_told(bench: Bench, pur
     assert isinstance(verdict.error, CommitAborted) and told in str(verdict.error)
 
 
+def test_a_leader_that_tells_of_too_few_rows_is_not_believed_about_what_is_open(bench: Bench) -> None:
+    """It was frozen after the first row, whose transaction somebody has ended in this partition. The task wrote on, to
+    its successor."""
+    first, *others = bench.receipts()
+    assert first.transaction is not None
+    answer = frozen_now(bench)
+    where, identity = ("t", 0), first.transaction.identity
+    bench.broker.write_marker(where, *identity, commit=False)
+    early, late = bench.write_also(first, where).written
+    receipts = [replace(first, written=(early.merge(late),), row_count=2), *others]
+    verdict = bench.commit(receipts, answers={OPEN_PARTS: [answer]})
+    assert isinstance(verdict.error, CommitAborted) and "is open since offset" in str(verdict.error)
+    assert bench.seen() == [0, 0]
+    assert asked(bench, OPEN_PARTS)[1].body == {"topics": [{"name": "t", "partition_indexes": [0]}]}
+
+
 @pytest.mark.parametrize("later", [UNSUPPORTED, UNAUTHORIZED], ids=["unsupported", "not allowed"])
 def test_a_successor_that_tells_nothing_of_producers_leaves_it_to_the_coordinators(bench: Bench, later: object) -> None:
     answer, receipts = second_batch(bench, 1)
