@@ -76,6 +76,28 @@ class OtherTopic(NamedTuple):
     again_ms: int | None
 
 
+class OtherTopics:
+    """By name and topic id. Brokers before 2.8 have no ids: there the next one of that name may be another topic."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, bytes], OtherTopic] = {}
+
+    def keep(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
+        self._seen = {(name, its): seen for (name, its), seen in self._seen.items() if its == id_of(topics.get(name))}
+
+    def note(self, topic: str, topic_id: bytes, seen: OtherTopic) -> None:
+        if topic_id != NO_TOPIC_ID:
+            self._seen[topic, topic_id] = seen
+
+    def find(self, topic: str, topic_id: bytes) -> OtherTopic | None:
+        return self._seen.get((topic, topic_id))
+
+
+def id_of(row: Mapping[str, Any] | None) -> bytes:
+    found: bytes = (row or {}).get("topic_id", NO_TOPIC_ID)
+    return found
+
+
 class ListedId(NamedTuple):
     producer_id: int
     state: str
@@ -96,8 +118,7 @@ class ClusterLook:
         self._patience_ms = patience_ms
         self._notes: list[str] = []
         self._limits: list[str] = []
-        # By name and topic id.
-        self._others: dict[tuple[str, bytes], OtherTopic] = {}
+        self._others = OtherTopics()
         # By ledger topic and key, of records whose drivers' clocks were ahead: which was seen last, and when first.
         self._first_seen: dict[tuple[str, str], tuple[tuple[str, int] | None, int]] = {}
         # The stable offsets at which readers wait, and the transactions that were there when it was seen first.
@@ -110,6 +131,7 @@ class ClusterLook:
         self._notes, self._limits = [], []
         self.client.reach(self._patience_ms)
         topics = self._list_topics()
+        self._others.keep(topics)
         ledgers, unknown = self.look_for_ledgers(topics)
         self._notes += unknown
         read = [self.read_ledger(topic) for topic in ledgers]
@@ -154,8 +176,7 @@ class ClusterLook:
             if len(row["partitions"]) == 1 and not row["is_internal"] and name not in known
         ]
         notes: list[str] = []
-        ids = {name: topics[name].get("topic_id", NO_TOPIC_ID) for name in self._list_compacted(single, notes)}
-        self._others = {one: seen for one, seen in self._others.items() if one in ids.items()}
+        ids = {name: id_of(topics[name]) for name in self._list_compacted(single, notes)}
         recognised = [name for name, topic_id in ids.items() if self._recognise_ledger(name, topic_id, notes)]
         found = list(dict.fromkeys([*known, *recognised]))
         if not found and not self.asked_topics:
@@ -195,7 +216,7 @@ class ClusterLook:
         return False
 
     def _looks_like_a_ledger(self, topic: str, topic_id: bytes) -> bool:
-        known, at_ms = self._others.get((topic, topic_id)), self.client.now_ms()
+        known, at_ms = self._others.find(topic, topic_id), self.client.now_ms()
         if known is not None and known.again_ms is not None and at_ms < known.again_ms:
             return False
         reader = PartitionReader(self.client, topic, 0, self._patience_ms)
@@ -208,8 +229,7 @@ class ClusterLook:
                 return True
             count, size = count + 1, size + len(batch.content)
         goes_on = count == RECOGNISED_BATCHES or size >= LOOKED_AT_BYTES
-        if topic_id != NO_TOPIC_ID:  # else it may be another one of the same name next time
-            self._others[topic, topic_id] = OtherTopic(extent, at_ms + AGAIN_MS if goes_on else None)
+        self._others.note(topic, topic_id, OtherTopic(extent, at_ms + AGAIN_MS if goes_on else None))
         return False
 
     def read_ledger(self, topic: str) -> LedgerFacts:

@@ -31,6 +31,9 @@ class TwoTopics:
     def __init__(self, fetch: KafkaSinkError | None, config_error: int = 0, *, names: tuple[str, ...]) -> None:
         self.fetch, self.config_error, self.names = fetch, config_error, names
 
+    def now_ms(self) -> int:
+        return 0
+
     def ask_metadata(self, _body: object) -> Mapping[str, Any]:
         more = {"error_code": 0, "is_internal": False, "partitions": [{"partition_index": 0, "leader_id": 1}]}
         return {"topics": [{"name": name, **more} for name in self.names]}
