@@ -49,9 +49,6 @@ class TwoTopics:
         assert api.name == "Fetch" and self.fetch is not None
         raise self.fetch
 
-    def now_ms(self) -> int:
-        return 0
-
     def transaction_support(self) -> TransactionSupport:
         return TransactionSupport(2, True)
 
