@@ -57,7 +57,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 140, "task": 136, "task with more columns": 136, "commit": 123, "stream commit": 142}
+OWN_MAX = {"planning": 141, "task": 136, "task with more columns": 136, "commit": 124, "stream commit": 143}
 FOREIGN_MAX = dict.fromkeys(OWN_MAX, 15)
 
 VALUES = [b"row %d" % number for number in range(10)]
