@@ -7,7 +7,7 @@ log: not every server that answers the question need count as Kafka does, and a 
 as well. So the last row of the task is read, from the leader that fresh metadata names. Nothing is asked where each
 leader tells of all records.
 
-  another producer's record is there    the row is lost
+  another producer's record is there    the row is lost, as with a marker
   no record is there for five seconds   the row is lost
   it is there                           the leader has told something else, or as of before if it was replaced: what
                                         it told of open transactions is asked for again, and the batch goes on
@@ -68,7 +68,8 @@ class LostRows:
         if found is None and now_ms - self._missing_since_ms.setdefault(number, now_ms) < PATIENCE_MS:
             return False
         self._missing_since_ms.pop(number, None)
-        owner = None if found is None else (found.producer_id, found.producer_epoch)
+        # Not a marker: somebody may have ended the transaction since, and the marker is in the place of the row.
+        owner = None if found is None or found.is_control else (found.producer_id, found.producer_epoch)
         if owner != one.transaction.identity:
             self.problem = self.problem or _loss_text(one)
         else:

@@ -73,6 +73,21 @@ def test_so_it_is_if_another_producer_has_written_in_their_place(bench: Bench) -
     assert len(looks(bench)) == 1, "there is nothing to wait for"
 
 
+def test_so_it_is_if_the_marker_of_their_own_transaction_is_in_their_place(bench: Bench) -> None:
+    """Somebody ends it between the check and the look."""
+    receipts = receipts_of(bench)
+    transaction = receipts[0].transaction
+    assert transaction is not None
+    bench.broker.lose_tail(WHERE)
+
+    def end(ask: Ask) -> None:
+        if ask.purpose == lost_rows.LAST_ROWS and not looks(bench)[1:]:
+            bench.broker.write_marker(WHERE, *transaction.identity, commit=False)
+
+    bench.before = end
+    assert "the last 1 of them are gone" in refusal(bench, bench.commit(receipts))
+
+
 def test_a_log_that_ends_before_the_rows_is_looked_at_for_five_seconds(bench: Bench) -> None:
     """A leader that has just been elected may not show all that it has."""
     receipts, began_ms = receipts_of(bench), bench.now_ms
