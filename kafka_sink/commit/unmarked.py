@@ -31,7 +31,15 @@ from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
 from kafka_sink.kafka.client.outcome import DriverOutcome, driver_outcome
-from kafka_sink.kafka.wire.apis import COMPLETE_COMMIT, DESCRIBE_TRANSACTIONS, END_TXN, ONGOING, PREPARE_COMMIT
+from kafka_sink.kafka.wire.apis import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+)
 
 
 class UnmarkedTransactions(CommitTransactions):
@@ -42,12 +50,23 @@ class UnmarkedTransactions(CommitTransactions):
         # Numbers of those that are open, and of those whose coordinator cannot be asked: there the log alone tells.
         self._open: set[int] = set()
         self._untold: set[int] = set()
+        # Those that their coordinators call aborted.
+        self._aborted: set[int] = set()
 
     @classmethod
     def of(
         cls, settings: DeliverySettings, record: LedgerRecord, receipts: Sequence[TaskReceipt]
     ) -> UnmarkedTransactions:
         return cls(settings, record.transactions, record.entries, receipts)
+
+    @property
+    def outcomes(self) -> list[TransactionOutcome | None]:
+        """Where the log does not tell any more how one has ended, its coordinator does: where brokers have lost the end
+        of a log, the marker is in the place of the rows."""
+        return [
+            TransactionOutcome.LOST if found is TransactionOutcome.UNRESOLVED and number in self._aborted else found
+            for number, found in enumerate(super().outcomes)
+        ]
 
     def ask_first(self, now_ms: int) -> None:
         for one in self._decided:
@@ -77,7 +96,7 @@ class UnmarkedTransactions(CommitTransactions):
             self._abort_open(now_ms)
 
     def _cannot_become_visible(self) -> bool:
-        has_ended = {one.number for one in self._decided if one.outcome is TransactionOutcome.LOST}
+        has_ended = {number for number, found in enumerate(self.outcomes) if found is TransactionOutcome.LOST}
         return bool(has_ended) and len(has_ended) + len(self._open) == len(self._decided)
 
     def _abort_open(self, now_ms: int) -> None:
@@ -112,6 +131,8 @@ class UnmarkedTransactions(CommitTransactions):
                 self._untold.add(one.number)
             elif _is_committed(state, one.transaction):
                 one.outcome = TransactionOutcome.COMMITTED
+            elif _is_aborted(state, one.transaction):
+                self._aborted.add(one.number)
             elif _is_open(state, one.transaction):
                 one.partitions = described_partitions(state)
                 self._open.add(one.number)
@@ -147,6 +168,13 @@ def _is_committed(state: Mapping[str, Any], transaction: PreparedTransaction) ->
     raised = 1 if transaction.transaction_version > 1 else 0
     ended = transaction.producer_id, transaction.producer_epoch + raised
     return state["transaction_state"] in (PREPARE_COMMIT, COMPLETE_COMMIT) and _identity(state) == ended
+
+
+def _is_aborted(state: Mapping[str, Any], transaction: PreparedTransaction) -> bool:
+    """A time-out raises the epoch in both versions, EndTxn in one."""
+    producer_id, epoch = transaction.identity
+    ended = (producer_id, epoch), (producer_id, epoch + 1)
+    return state["transaction_state"] in (PREPARE_ABORT, COMPLETE_ABORT) and _identity(state) in ended
 
 
 def _identity(state: Mapping[str, Any]) -> tuple[int, int]:

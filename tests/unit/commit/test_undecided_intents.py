@@ -125,6 +125,19 @@ def test_of_a_batch_whose_driver_died_in_its_check_nothing_becomes_visible(bench
     assert bench.state_of(died[1]) == "CompleteAbort"
 
 
+def test_where_the_log_does_not_tell_any_more_the_coordinator_does(bench: Bench) -> None:
+    """Brokers have lost the end of a log, so the marker of the abort is in the place of the row."""
+    session = delivered_before(bench)
+    died = bench.receipts(1)
+    die_with_a_draft(bench, died, session)
+    bench.broker.lose_tail(("t", 0))
+    for one in died:
+        bench.time_out(one)
+    bench.settle()
+    assert bench.run(DriverOperation.RECOVER, session=bench.session(SECOND)).error is None
+    assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
+
+
 def test_the_next_run_says_that_the_batch_was_not_committed(bench: Bench) -> None:
     session = delivered_before(bench)
     refuse(bench, bench.receipts(1), session)
