@@ -183,6 +183,16 @@ def test_the_brokers_time_is_not_asked_for_where_every_partition_has_a_leader(be
 # ---- help for the write of another driver ----
 
 
+def let_the_first_answer_take_all_time(bench: Bench) -> None:
+    """That help has."""
+
+    def late(ask: Ask) -> None:
+        if ask.purpose == PARTITIONS:
+            bench.now_ms += bench.settings.sweep_ms
+
+    bench.before = late
+
+
 def decide_theirs(bench: Bench) -> list[TaskReceipt]:
     """A write without a name, whose driver may be waiting for the leader just now."""
     receipts = bench.receipts("", run="7" * 16, query="", sink_id=THEIRS)
@@ -222,11 +232,7 @@ def test_an_answer_that_names_the_partitions_when_the_time_of_help_is_up_commits
 ) -> None:
     receipts = decide_theirs(bench)
 
-    def late(ask: Ask) -> None:
-        if ask.purpose == PARTITIONS:
-            bench.now_ms += bench.settings.sweep_ms
-
-    bench.before = late
+    let_the_first_answer_take_all_time(bench)
     helped = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND))
     assert helped.error is None and "t-0 has no leader now" in helped.notes[0]
     bench.settle()
@@ -239,11 +245,7 @@ def test_what_help_asks_for_when_its_time_is_up_commits_where_there_are_leaders(
     receipts = decide_theirs(bench)
     bench.broker.leaderless = {("t", 1)}
 
-    def late(ask: Ask) -> None:
-        if ask.purpose == PARTITIONS:
-            bench.now_ms += bench.settings.sweep_ms
-
-    bench.before = late
+    let_the_first_answer_take_all_time(bench)
     helped = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND))
     assert helped.error is None and "is decided and not finished" in helped.notes[0]
     bench.settle()

@@ -91,6 +91,13 @@ def die_with_a_draft(
     bench.broker.complete(session.transactional_id, is_lost=is_marker_lost)
 
 
+def die_between_two_time_outs(bench: Bench, receipts: Sequence[TaskReceipt], session: DriverSession) -> None:
+    """The driver dies with a draft. The transaction of its first task times out before anybody comes next."""
+    die_with_a_draft(bench, receipts, session)
+    bench.time_out(receipts[0])
+    bench.settle()
+
+
 def delivered_before(bench: Bench) -> DriverSession:
     session = bench.session()
     assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
@@ -118,9 +125,7 @@ def test_of_a_batch_whose_driver_died_in_its_check_nothing_becomes_visible(bench
     """The transaction of its first wave has timed out, that of the last one is open."""
     session = delivered_before(bench)
     died = bench.receipts(1)
-    die_with_a_draft(bench, died, session)
-    bench.time_out(died[0])
-    bench.settle()
+    die_between_two_time_outs(bench, died, session)
     restart(bench)
     assert bench.state_of(died[1]) == "CompleteAbort"
 
@@ -176,9 +181,7 @@ def test_an_intent_that_the_end_of_a_later_one_has_ended_is_no_decision(bench: B
     leader it ends both, so the first intent is below the last stable offset."""
     session = delivered_before(bench)
     first = bench.receipts(1)
-    die_with_a_draft(bench, first, session)
-    bench.time_out(first[0])
-    bench.settle()
+    die_between_two_time_outs(bench, first, session)
     die_with_a_draft(bench, bench.receipts(1, run=SECOND), bench.session(SECOND), is_marker_lost=False)
     assert not bench.broker.has_open((LEDGER, 0))
     restart(bench, THIRD)
@@ -258,9 +261,7 @@ def test_while_one_does_not_tell_nothing_is_ended_and_no_text_calls_the_batch_de
 ) -> None:
     session = delivered_before(bench)
     refused = bench.receipts(1)
-    die_with_a_draft(bench, refused, session)
-    bench.time_out(refused[0])
-    bench.settle()
+    die_between_two_time_outs(bench, refused, session)
     bench.asked.clear()
     answers = {PARTITIONS: [None, *[LOST] * 100_000]}
     receipts = bench.receipts(2 if is_of_next_batch else 1, run=SECOND)
@@ -286,9 +287,7 @@ def test_what_may_not_be_aborted_is_left_to_the_next_start(bench: Bench) -> None
 def test_an_abort_waits_for_a_leader_without_asking_the_coordinator_each_time(bench: Bench) -> None:
     session = delivered_before(bench)
     refused = bench.receipts(1)
-    die_with_a_draft(bench, refused, session)
-    bench.time_out(refused[0])
-    bench.settle()
+    die_between_two_time_outs(bench, refused, session)
     bench.asked.clear()
     lose_leader(bench, 1, back_after_ms=bench.now_ms + 30_000)
     verdict = bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
